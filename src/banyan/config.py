@@ -1,0 +1,135 @@
+"""One frozen, validated configuration, saved with every model; the presets live here.
+
+E = dim, K = channels, U = dim // channels, as in the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from banyan._version import __version__
+from banyan.errors import BanyanError
+
+FORMAT = 1  # of config.json and the files beside it; raised when an older program could not read them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What a Banyan is and how it was trained. The defaults are the paper's."""
+
+    preset: str = "paper"
+
+    # model
+    dim: int = 256
+    channels: int = 128
+    trees: str = "entangled"  # or "plain": every occurrence is a node of its own
+    dropout: float = 0.1
+
+    # text
+    tokenizer: str = "bpe"  # or "unigram"
+    vocab_size: int | None = None  # None: chosen to suit the corpus, 25,000 for ten million words
+    lowercase: bool = True
+    zero_digits: bool = True
+    min_pieces: int = 4
+    max_pieces: int = 200
+
+    # training
+    epochs: int = 15
+    batch_size: int = 512
+    lr: float = 1e-3
+    candidates: str = "all"  # what the output layer chooses from: the vocabulary, or the tokens of the "batch"
+    seed: int = 0
+
+    @property
+    def width(self) -> int:
+        """U, the width of a channel."""
+        return self.dim // self.channels
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not _has_type(value, str(field.type)):
+                raise BanyanError(f"{field.name} must be {field.type}, not {value!r}")
+        for name in ("dim", "channels", "min_pieces", "max_pieces", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise BanyanError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.dim % self.channels:
+            raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
+        if self.vocab_size is not None and self.vocab_size < 300:
+            raise BanyanError(f"vocab_size must be at least 300 (256 of them stand for bytes), not {self.vocab_size}")
+        if self.min_pieces > self.max_pieces:
+            raise BanyanError(f"min_pieces ({self.min_pieces}) is larger than max_pieces ({self.max_pieces})")
+        if not 0 <= self.dropout < 1:
+            raise BanyanError(f"dropout must be in [0, 1), not {self.dropout}")
+        if not 0 < self.lr < float("inf"):
+            raise BanyanError(f"lr must be a positive number, not {self.lr}")
+        if self.seed < 0:
+            raise BanyanError(f"seed must not be negative, not {self.seed}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise BanyanError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+
+    @classmethod
+    def from_preset(cls, preset: str = "paper", **overrides: Any) -> Config:
+        if preset not in PRESETS:
+            raise BanyanError(f"there is no preset {preset!r}; the presets are {', '.join(PRESETS)}")
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in overrides:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(names)}"
+                raise BanyanError(f"there is no setting {name!r}{hint}")
+        return cls(**{"preset": preset, **PRESETS[preset], **overrides})
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """What config.json holds: the settings, with the version that wrote them."""
+        head = {"model_type": "banyan", "format": FORMAT, "banyan_version": __version__}
+        return json.dumps({**head, **self.to_dict()}, indent=2) + "\n"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Config:
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BanyanError(f"cannot read {path}: {error}") from None
+        if not isinstance(values, dict) or values.get("model_type") != "banyan":
+            raise BanyanError(f"{path} is not the configuration of a Banyan model")
+        if values.get("format", 0) > FORMAT:
+            raise BanyanError(
+                f"{path} was written by banyan {values.get('banyan_version')} in format {values['format']}; "
+                f"this is banyan {__version__}, which reads up to format {FORMAT}: upgrade banyan-embed"
+            )
+        known = {field.name for field in dataclasses.fields(cls)}
+        try:
+            return cls(**{name: value for name, value in values.items() if name in known})
+        except BanyanError as error:
+            raise BanyanError(f"{path}: {error}") from None
+
+
+_CHOICES = {
+    "trees": ("entangled", "plain"),
+    "tokenizer": ("bpe", "unigram"),
+    "candidates": ("all", "batch"),
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+}
+
+
+def _has_type(value: object, annotation: str) -> bool:
+    kinds: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+    for name in annotation.split(" | "):
+        if name == "None" and value is None:
+            return True
+        if name in kinds and isinstance(value, kinds[name]) and (name == "bool" or not isinstance(value, bool)):
+            return True
+    return False
