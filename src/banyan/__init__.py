@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from banyan.config import Config
     from banyan.encoder import Banyan
     from banyan.errors import BanyanError
-    from banyan.train import train
+    from banyan.training import train
 
 __all__ = ["Banyan", "BanyanError", "Config", "__version__", "train"]
 
@@ -18,7 +18,7 @@ _HOMES = {
     "Banyan": "banyan.encoder",
     "BanyanError": "banyan.errors",
     "Config": "banyan.config",
-    "train": "banyan.train",
+    "train": "banyan.training",
 }
 
 

@@ -1,0 +1,127 @@
+"""Forests of merges and the graphs made of them: integers only.
+
+A batch is ragged: `tokens` [T] of all sentences one after another, `offsets` [B+1]. No padding anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from banyan.errors import BanyanError
+
+
+@dataclass(frozen=True)
+class Forest:
+    """One binary tree per sentence, every occurrence a node of its own.
+
+    Nodes 0..T-1 are the positions of the batch; then come the merges, sentence by sentence, in the order they
+    were made: a sentence of n tokens has n-1, and children always precede their parent.
+    """
+
+    tokens: np.ndarray  # int32 [T]
+    offsets: np.ndarray  # int64 [B+1]
+    children: np.ndarray  # int32 [T-B, 2]
+
+    @property
+    def merge_offsets(self) -> np.ndarray:
+        """Where each sentence's merges begin in `children` [B+1]."""
+        return self.offsets - np.arange(len(self.offsets))
+
+    @property
+    def root(self) -> np.ndarray:
+        """Each sentence's root [B]: its last merge, or its only token."""
+        last_merge = len(self.tokens) + self.merge_offsets[1:] - 1
+        return np.where(np.diff(self.offsets) == 1, self.offsets[:-1], last_merge).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Leaves first, then inner nodes by height (1 + the greater of the children's), many roots.
+
+    A parent is always higher than its children, so one array drives both passes: up ascending, down descending.
+    """
+
+    token: np.ndarray  # int32 [L]: the token of each leaf
+    children: np.ndarray  # int32 [M, 2]: left and right child of inner node L+m
+    root: np.ndarray  # int32 [B]: the root of each sentence
+    levels: np.ndarray  # int64 [H+2]: nodes levels[h]..levels[h+1] have height h
+    key: np.ndarray  # uint64 [N]: what a node is, for dropout; equal keys get equal masks
+    node_of: np.ndarray  # int32 [T + merges]: the node that each occurrence of the forest became
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.token)
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.token) + len(self.children)
+
+    @cached_property
+    def messages(self) -> np.ndarray:
+        """How many messages each node gets on the way down [N]: one per (distinct parent, side)."""
+        return np.bincount(self.children.ravel(), minlength=self.n_nodes).astype(np.int32)
+
+
+def check_ragged(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The batch as int32 tokens and int64 offsets, or a sentence about what is wrong with it."""
+    tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
+    if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
+        raise BanyanError(f"offsets must run from 0 to the number of tokens ({len(tokens)})")
+    lengths = np.diff(offsets)
+    if (lengths < 1).any():
+        raise BanyanError(f"sentence {int(np.argmin(lengths))} of the batch has no tokens, so it has no tree")
+    return tokens, offsets
+
+
+def entangle(forest: Forest) -> Graph:
+    """Equal nodes (same left child, same right child) of all sentences become one node."""
+    from banyan.backends import _numba
+
+    token, leaf = np.unique(forest.tokens, return_inverse=True)
+    children, levels, key, node_of = _numba.entangle(token, leaf.astype(np.int32), forest.children)
+    return Graph(token, children, node_of[forest.root], levels, key, node_of)
+
+
+def disentangled(forest: Forest) -> Graph:
+    """The plain trees of the predecessor model: every occurrence keeps a node, and a key, of its own."""
+    from banyan.backends import _numba
+
+    children, levels, key, node_of = _numba.by_height(forest.tokens, forest.children)
+    return Graph(forest.tokens, children, node_of[forest.root], levels, key, node_of)
+
+
+def from_merges(
+    tokens: np.ndarray, offsets: np.ndarray, merges: list[list[tuple[int, int]]] | list[np.ndarray]
+) -> Forest:
+    """A forest of trees given by the user. Each sentence's merges are pairs of its own node numbers: 0..n-1 are
+    its tokens, n+k is the parent made by its k-th merge."""
+    tokens, offsets = check_ragged(tokens, offsets)
+    if len(merges) != len(offsets) - 1:
+        raise BanyanError(f"there are {len(merges)} trees for {len(offsets) - 1} sentences")
+    children = np.empty((len(tokens) - len(merges), 2), np.int32)
+    start = 0
+    for sentence, pairs in enumerate(merges):
+        first, n = int(offsets[sentence]), int(offsets[sentence + 1] - offsets[sentence])
+        local = np.asarray(pairs, np.int64).reshape(-1, 2)
+        _check_tree(local, n, sentence)
+        children[start : start + n - 1] = np.where(local < n, local + first, local - n + len(tokens) + start)
+        start += n - 1
+    return Forest(tokens, offsets, children)
+
+
+def _check_tree(local: np.ndarray, n: int, sentence: int) -> None:
+    """A binary tree over n leaves in order: every node but the last has one parent, made later, over adjacent spans."""
+    if len(local) != n - 1:
+        raise BanyanError(f"the tree of sentence {sentence} has {len(local)} merges; {n} tokens need {n - 1}")
+    spans = [(i, i + 1) for i in range(n)]
+    used: set[int] = set()
+    for k, (left, right) in enumerate(local.tolist()):
+        if not (0 <= left < n + k and 0 <= right < n + k) or left in used or right in used or left == right:
+            raise BanyanError(f"merge {k} of sentence {sentence} joins nodes {left} and {right}: not there, or taken")
+        if spans[left][1] != spans[right][0]:
+            raise BanyanError(f"merge {k} of sentence {sentence} joins nodes {left} and {right}: not neighbours")
+        used |= {left, right}
+        spans.append((spans[left][0], spans[right][1]))

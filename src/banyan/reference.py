@@ -1,0 +1,292 @@
+"""The model as the paper states it, in plain NumPy float64: read it beside the paper.
+
+Algorithm 1 and the per-sentence greedy form, Equations 3 and 4, the mean over parents, the loss, and the
+gradient of every weight. Every fast version in backends/ is tested against this file. Nothing here is fast.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from banyan.graph import Forest, Graph
+
+Vector = np.ndarray
+
+
+class Functions(NamedTuple):
+    """The seven vectors of width U that all K channels share, 7·U numbers (before the sigmoid where one is used)."""
+
+    comp_l: Vector  # Φl
+    comp_r: Vector  # Φr
+    comp_b: Vector  # φ
+    decomp_l: Vector  # Θl
+    decomp_r: Vector  # Θr
+    decomp_lb: Vector  # θl
+    decomp_rb: Vector  # θr
+
+
+def sigmoid(x: Vector) -> Vector:
+    return 1 / (1 + np.exp(-x))
+
+
+def per_channel(vector: Vector, E: int) -> Vector:
+    """Entry u of channel k stands at k·U+u, so a U-wide vector repeats K times."""
+    return np.tile(vector, E // len(vector))
+
+
+def compose(left: Vector, right: Vector, f: Functions) -> Vector:
+    """Equation 3."""
+    E = left.shape[-1]
+    return (
+        left * per_channel(sigmoid(f.comp_l), E)
+        + right * per_channel(sigmoid(f.comp_r), E)
+        + per_channel(f.comp_b, E)
+    )
+
+
+def decompose(parent: Vector, f: Functions) -> tuple[Vector, Vector]:
+    """Equation 4."""
+    E = parent.shape[-1]
+    left = parent * per_channel(sigmoid(f.decomp_l), E) + per_channel(f.decomp_lb, E)
+    right = parent * per_channel(sigmoid(f.decomp_r), E) + per_channel(f.decomp_rb, E)
+    return left, right
+
+
+def similarity(a: Vector, b: Vector, same: bool) -> float:
+    """Cosine; equal nodes score exactly 1, all others are clamped to 1, a zero vector scores 0."""
+    if same:
+        return 1.0
+    norms = np.sqrt(a @ a) * np.sqrt(b @ b)
+    return min(a @ b / norms, 1.0) if norms > 0 else 0.0
+
+
+# --- Dropout: a mask is a function of (seed, step, place, key), so equal spans stay equal within a step -------------
+
+LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE = range(4)  # the places
+_64, _32 = (1 << 64) - 1, (1 << 32) - 1
+
+
+def mix(x: int) -> int:
+    """Scramble 64 bits (the finaliser of SplitMix64)."""
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & _64
+    return x ^ x >> 31
+
+
+def leaf_key(token: int) -> int:
+    return mix(token + 0x9E3779B97F4A7C15 & _64)
+
+
+def node_key(left: int, right: int) -> int:
+    return mix(left * 0x9E3779B97F4A7C15 + right & _64)
+
+
+def occurrence_key(key: int, occurrence: int) -> int:
+    return mix((key ^ occurrence * 0xD1342543DE82EF95) & _64)
+
+
+class Dropout(NamedTuple):
+    rate: float
+    seed: int = 0
+    step: int = 0
+
+    def stream(self, place: int) -> int:
+        return mix(mix(mix(self.seed) + self.step & _64) + place & _64)
+
+    def mask(self, place: int, key: int, E: int) -> Vector:
+        """0 where dropped, 1/(1-rate) where kept."""
+        state = mix(key ^ self.stream(place))
+        low, high = state & _32, state >> 32 | 1
+        kept = np.empty(E)
+        for j in range(E):
+            x = low + j * high & _32  # then the finaliser of Murmur3
+            x = (x ^ x >> 16) * 0x85EBCA6B & _32
+            x = (x ^ x >> 13) * 0xC2B2AE35 & _32
+            kept[j] = (x ^ x >> 16) >= int(self.rate * 2**32)
+        return kept / (1 - self.rate)
+
+
+NO_DROPOUT = Dropout(0.0)
+
+
+# --- Structure -------------------------------------------------------------------------------------------------------
+
+
+def greedy(
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    embedding: Vector,
+    f: Functions,
+    dropout: Dropout = NO_DROPOUT,
+    plain: bool = False,
+) -> Forest:
+    """Per sentence, again and again, the most similar adjacent pair merges; among equals the leftmost.
+
+    In plain trees each occurrence has a dropout mask of its own.
+    """
+
+    def mask(place: int, key: int, occurrence: int) -> Vector:
+        return dropout.mask(place, occurrence_key(key, occurrence) if plain else key, E)
+
+    E = embedding.shape[1]
+    T = len(tokens)
+    children: list[tuple[int, int]] = []
+    for start, end in zip(offsets[:-1], offsets[1:], strict=True):
+        frontier = []  # (node, key, vector)
+        for i in range(start, end):
+            key = leaf_key(int(tokens[i]))
+            frontier.append((i, key, embedding[tokens[i]] * mask(LEAF, key, i)))
+        while len(frontier) > 1:
+            scores = [
+                similarity(a, b, key_a == key_b)
+                for (_, key_a, a), (_, key_b, b) in zip(frontier, frontier[1:], strict=False)
+            ]
+            i = int(np.argmax(scores))  # the first of equals
+            (left, left_key, a), (right, right_key, b) = frontier[i : i + 2]
+            key = node_key(left_key, right_key)
+            parent = compose(a, b, f) * mask(NODE, key, T + len(children))
+            frontier[i : i + 2] = [(T + len(children), key, parent)]
+            children.append((left, right))
+    return Forest(tokens, offsets, np.array(children, np.int32).reshape(-1, 2))
+
+
+def algorithm_1(tokens: np.ndarray, offsets: np.ndarray, embedding: Vector, f: Functions) -> Graph:
+    """Algorithm 1: one frontier over all sentences; the closest pair merges wherever it occurs.
+
+    As printed it needs three repairs: no merge across sentences; overlapping repeats ("a a a") are taken from the
+    left; it stops when every sentence's frontier is one node. Node identity is (left id, right id).
+    """
+    token, leaf = np.unique(tokens, return_inverse=True)
+    vector = [embedding[t] for t in token]  # e, by node
+    known: dict[tuple[int, int], int] = {}  # V and E: (left, right) -> parent
+    frontiers = [list(leaf[s:e]) for s, e in zip(offsets[:-1], offsets[1:], strict=True)]
+    while any(len(frontier) > 1 for frontier in frontiers):
+        pairs = [pair for frontier in frontiers for pair in zip(frontier, frontier[1:], strict=False)]
+        scores = [similarity(vector[i], vector[j], i == j) for i, j in pairs]
+        closest = pairs[int(np.argmax(scores))]
+        if closest not in known:
+            known[closest] = len(vector)
+            vector.append(compose(vector[closest[0]], vector[closest[1]], f))
+        for frontier in frontiers:
+            j = 0
+            while j < len(frontier) - 1:
+                if (frontier[j], frontier[j + 1]) == closest:
+                    frontier[j : j + 2] = [known[closest]]
+                j += 1
+    return _graph(token, list(known), [frontier[0] for frontier in frontiers], np.empty(0, np.int32))
+
+
+def entangle(forest: Forest) -> Graph:
+    """Equal nodes of all sentences become one."""
+    token, leaf = np.unique(forest.tokens, return_inverse=True)
+    node_of = [int(i) for i in leaf]
+    known: dict[tuple[int, int], int] = {}
+    for left, right in forest.children:
+        pair = node_of[left], node_of[right]
+        node_of.append(known.setdefault(pair, len(token) + len(known)))
+    return _graph(token, list(known), [node_of[r] for r in forest.root], np.array(node_of))
+
+
+def _graph(token: np.ndarray, children: list[tuple[int, int]], root: list[int], node_of: np.ndarray) -> Graph:
+    """Number the inner nodes by height (and, within a height, as they were made)."""
+    L = len(token)
+    height = [0] * L
+    key = [leaf_key(int(t)) for t in token]
+    for left, right in children:
+        height.append(1 + max(height[left], height[right]))
+        key.append(node_key(key[left], key[right]))
+    order = np.argsort(height, kind="stable")
+    new = np.empty(len(order), np.int32)
+    new[order] = np.arange(len(order))
+    by_height = new[np.array(children, np.int64).reshape(-1, 2)[order[L:] - L]]
+    levels = np.concatenate([[0], np.cumsum(np.bincount(height))])
+    return Graph(token, by_height, new[root], levels, np.array(key, np.uint64)[order], new[node_of])
+
+
+# --- Both passes, the loss, and the gradients ------------------------------------------------------------------------
+
+
+def up_pass(graph: Graph, leaves: Vector, f: Functions, dropout: Dropout = NO_DROPOUT) -> Vector:
+    """The embedding of every node on the way up [N, E]."""
+    up = [leaf * dropout.mask(LEAF, int(key), len(leaf)) for leaf, key in zip(leaves, graph.key, strict=False)]
+    for (left, right), key in zip(graph.children, graph.key[graph.n_leaves :], strict=True):
+        up.append(compose(up[left], up[right], f) * dropout.mask(NODE, int(key), leaves.shape[1]))
+    return np.array(up)
+
+
+def down_pass(graph: Graph, up: Vector, f: Functions, dropout: Dropout = NO_DROPOUT) -> Vector:
+    """The embedding of every node on the way down [N, E]: the mean of the messages it gets, one per (distinct
+    parent, side); a root that no tree contains keeps its own."""
+    E = up.shape[1]
+    messages: list[list[Vector]] = [[] for _ in range(graph.n_nodes)]
+    down = up.copy()
+    for node in reversed(range(graph.n_nodes)):
+        if messages[node]:
+            down[node] = np.mean(messages[node], axis=0)
+        if node >= graph.n_leaves:
+            left, right = graph.children[node - graph.n_leaves]
+            to_left, to_right = decompose(down[node], f)
+            messages[left].append(to_left * dropout.mask(LEFT_MESSAGE, int(graph.key[node]), E))
+            messages[right].append(to_right * dropout.mask(RIGHT_MESSAGE, int(graph.key[node]), E))
+    return down
+
+
+def cross_entropy(rebuilt: Vector, target: np.ndarray, weight: Vector, bias: Vector) -> tuple[float, Vector]:
+    """The mean over rebuilt leaves, and the gradient by the logits [L, V]."""
+    logits = rebuilt @ weight.T + bias
+    log_p = logits - logits.max(1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(1, keepdims=True))
+    rows = np.arange(len(target))
+    g_logits = np.exp(log_p)
+    g_logits[rows, target] -= 1
+    return -log_p[rows, target].mean(), g_logits / len(target)
+
+
+def loss_and_gradients(
+    graph: Graph,
+    embedding: Vector,
+    f: Functions,
+    weight: Vector,
+    bias: Vector,
+    dropout: Dropout = NO_DROPOUT,
+) -> tuple[float, dict[str, Vector]]:
+    """Cross-entropy of the rebuilt leaves, once per distinct token, and its gradient by every weight."""
+    E, L = embedding.shape[1], graph.n_leaves
+    up = up_pass(graph, embedding[graph.token], f, dropout)
+    down = down_pass(graph, up, f, dropout)
+    loss, g_logits = cross_entropy(down[:L], graph.token, weight, bias)
+
+    gate = {name: per_channel(sigmoid(getattr(f, name)), E) for name in f._fields}
+    g = {name: np.zeros(E) for name in f._fields}
+    g_down, g_up = np.zeros_like(down), np.zeros_like(up)
+    g_down[:L] = g_logits @ weight
+    for node in range(L, graph.n_nodes):  # back up along the messages
+        for child, side, place in zip(graph.children[node - L], "lr", (LEFT_MESSAGE, RIGHT_MESSAGE), strict=True):
+            g_message = g_down[child] / graph.messages[child] * dropout.mask(place, int(graph.key[node]), E)
+            g[f"decomp_{side}"] += g_message * down[node]
+            g[f"decomp_{side}b"] += g_message
+            g_down[node] += g_message * gate[f"decomp_{side}"]
+    roots = graph.messages == 0
+    g_up[roots] = g_down[roots]
+    for node in reversed(range(L, graph.n_nodes)):  # back down along the compositions
+        left, right = graph.children[node - L]
+        g_sum = g_up[node] * dropout.mask(NODE, int(graph.key[node]), E)
+        g["comp_l"] += g_sum * up[left]
+        g["comp_r"] += g_sum * up[right]
+        g["comp_b"] += g_sum
+        g_up[left] += g_sum * gate["comp_l"]
+        g_up[right] += g_sum * gate["comp_r"]
+
+    U = len(f.comp_l)
+    gradients = {name: value.reshape(-1, U).sum(0) for name, value in g.items()}
+    for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):  # through the sigmoid
+        s = sigmoid(getattr(f, name))
+        gradients[name] *= s * (1 - s)
+    gradients["embedding"] = np.zeros_like(embedding)
+    for leaf, token in enumerate(graph.token):
+        gradients["embedding"][token] += g_up[leaf] * dropout.mask(LEAF, int(graph.key[leaf]), E)
+    gradients["out_weight"] = g_logits.T @ down[:L]
+    gradients["out_bias"] = g_logits.sum(0)
+    return float(loss), gradients

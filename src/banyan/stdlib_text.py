@@ -1,0 +1,266 @@
+"""The English that comes with Python itself: docstrings, comments and the language reference.
+
+Sources are read with `ast`; nothing is imported, downloaded or run. What is found depends on the Python release alone,
+and comes in the order of the files' names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import sysconfig
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import decode_source
+from inspect import cleandoc
+from pathlib import Path
+
+from banyan.errors import BanyanError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that is documented: a module, a class, a function, a section of the reference."""
+
+    name: str  # "textwrap.dedent"
+    path: str  # "textwrap.py", below the standard library's folder
+    line: int
+    sentences: tuple[str, ...]  # of its documentation, markup and code left out
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.sentences)
+
+    @property
+    def public(self) -> bool:
+        return not re.search(r"(^|\.)_(?!_\w+__(\.|$))", self.name)
+
+
+@dataclass(frozen=True)
+class StdlibText:
+    entries: list[Entry]
+    comments: list[str]  # sentences of the comments between the code, which nothing is named after
+
+    def sentences(self) -> list[str]:
+        """Every sentence once, in order."""
+        documented = (sentence for entry in self.entries for sentence in entry.sentences)
+        return list(dict.fromkeys([*documented, *self.comments]))
+
+
+def gather(library: str | Path | None = None) -> StdlibText:
+    """All the text of `library`: a folder or zip archive of sources, by default this Python's standard library."""
+    found: list[Entry] = []
+    comments: list[str] = []
+    for path, source in _sources(Path(library) if library else _standard_library()):
+        try:
+            text = decode_source(source)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # old escapes in somebody else's strings
+                module = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):  # some files are there to be wrong
+            continue
+        if path == "pydoc_data/topics.py":
+            found += _reference(module, path)
+        else:
+            found += _docstrings(module, path)
+            comments += _comments(text)
+    entries = list({entry.sentences: entry for entry in reversed(found)}.values())[::-1]  # of equal ones the first
+    return StdlibText(entries, list(dict.fromkeys(comments)))
+
+
+# Which files
+
+_SKIPPED = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "lib-dynload"}
+
+
+def _standard_library() -> Path:
+    folder = Path(sysconfig.get_path("stdlib"))
+    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    return next((Path(p) for p in sys.path if Path(p).name == archive and Path(p).is_file()), folder)
+
+
+def _sources(library: Path) -> Iterator[tuple[str, bytes]]:
+    """(path below `library`, bytes) of the Python files, in the order of their paths."""
+    if library.is_file():
+        try:
+            archive = zipfile.ZipFile(library)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise BanyanError(f"cannot read Python's library {library}: {error}") from None
+        with archive:
+            names = sorted(filter(_wanted, archive.namelist()))
+            for name in names:
+                yield name, archive.read(name)
+    else:
+        files = (path.relative_to(library).as_posix() for path in library.rglob("*.py"))
+        names = sorted(filter(_wanted, files))
+        for name in names:
+            try:
+                yield name, (library / name).read_bytes()
+            except OSError:  # a dangling link, or not ours to read
+                continue
+    if not names:
+        raise BanyanError(
+            f"this Python came without the sources of its standard library (looked in {library}), and they are the "
+            "text of the demo: use a Python from python.org or your package manager, or train on a text of your own"
+        )
+
+
+def _wanted(path: str) -> bool:
+    *folders, name = path.split("/")
+    return name.endswith(".py") and not name.startswith("_sysconfigdata") and not _SKIPPED.intersection(folders)
+
+
+# Docstrings
+
+_IMPORTED_AS = {
+    "_collections_abc": "collections.abc",
+    "_pydatetime": "datetime",
+    "_pydecimal": "decimal",
+    "_pyio": "io",
+}
+
+
+def _docstrings(module: ast.Module, path: str) -> Iterator[Entry]:
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    yield from _documented(module, _IMPORTED_AS.get(name, name), path)
+
+
+def _documented(node: ast.AST, name: str, path: str) -> Iterator[Entry]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        sentences = to_sentences(ast.get_docstring(node) or "")
+        if sentences:
+            yield Entry(name, path, getattr(node, "lineno", 1), tuple(sentences))
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _documented(child, f"{name}.{child.name}", path)
+        elif isinstance(child, ast.stmt | ast.ExceptHandler):
+            yield from _documented(child, name, path)
+
+
+# The language reference: {topic: page}, a page being sections and definitions in reST without markup
+
+_DEFINITION = re.compile(r"^ *(?:class |async )?([A-Za-z_][\w.]*)\(.*\)$")
+_UNDERLINE = re.compile(r"^ *([*=\-~^\"'#+])\1{2,}$")
+
+
+def _reference(module: ast.Module, path: str) -> Iterator[Entry]:
+    for node in module.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            for key, page in zip(node.value.keys, node.value.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(page, ast.Constant) and isinstance(page.value, str):
+                    for title, text in _sections(f"{key.value}", page.value):
+                        sentences = to_sentences(text)
+                        if sentences:
+                            yield Entry(title, path, key.lineno, tuple(sentences))
+
+
+def _sections(topic: str, page: str) -> Iterator[tuple[str, str]]:
+    """A page cut before each underlined title and each definition, with what the cut piece is about."""
+    lines = page.splitlines()
+    title, start = f"{topic} (reference)", 0
+    for i, line in enumerate(lines):
+        definition = _DEFINITION.match(line)
+        underlined = i + 1 < len(lines) and line.strip() and _UNDERLINE.match(lines[i + 1])
+        if definition or underlined:
+            yield title, cleandoc("\n".join(["", *lines[start:i]]))
+            start = i + 1 if definition else i + 2
+            title = definition[1] if definition else f"{_plain(line.strip())} (reference)"
+    yield title, cleandoc("\n".join(["", *lines[start:]]))
+
+
+# Comments
+
+_COMMENT = re.compile(r"^[ \t]*#+!?(.*)$")
+
+
+def _comments(source: str) -> Iterator[str]:
+    """The sentences of comments of two lines or more: shorter ones are labels, or code that was switched off."""
+    block: list[str] = []
+    for line in [*source.splitlines(), ""]:
+        comment = _COMMENT.match(line)
+        if comment:
+            block.append(comment[1])
+            continue
+        if len(block) > 1:
+            yield from to_sentences(cleandoc("\n".join(["", *block])))
+        block = []
+
+
+# From documentation to sentences
+
+_ITEM = re.compile(  # what begins a list's item or a table's row, and is no part of its sentence
+    r"^\s*(?:[-*+•]\s+|\(?(?:\d+|[a-z])[.)]\s+"  # bullets and numbers
+    r"|:\w+[^:]*:\s+|@\w+\s+\w+:?\s+"  # :param name: and @param name
+    r"|[\w.*'\"]+\s+(?:--?|—|–)\s+|\S+(?: \S+)?\s{3,})"  # name -- description; columns
+)
+_SIGNATURE = re.compile(r"^\s*[\w.]+\(.*\)(?:\s*->.*)?:?\s*$")
+_MARKUP = [
+    (re.compile(r":[\w:+-]+:`~?([^`<]*)(?:<[^`]*>)?`"), r"\1"),  # :func:`name`
+    (re.compile(r"``(.+?)``"), r"\1"),
+    (re.compile(r"`([^`]+?)[`']_{0,2}"), r"\1"),
+    (re.compile(r"(?<![\w*])(\*{1,2})(\w[^*]*?)\1(?![\w*])"), r"\2"),  # *emphasis*
+    (re.compile(r'""([^"\s]+)""|"([\w.()]+)"'), r"\1\2"),  # the reference puts code between double quotes
+    (re.compile(r"\s+"), " "),
+]
+_WORD = re.compile(r"^[(\"'\[]*[A-Za-z]?[a-z]+(?:['’/-][a-z]+)*[)\"'\].,;:!?]*$|^(?:I|A|a|an)$")
+
+
+def to_sentences(documentation: str) -> list[str]:
+    """The English sentences of a docstring, each once; code, doctests, tables, titles and markup are left out."""
+    sentences = (s for paragraph in _paragraphs(documentation) for s in _split(paragraph))
+    return list(dict.fromkeys(filter(_is_english, sentences)))
+
+
+def _paragraphs(documentation: str) -> Iterator[str]:
+    """Hard-wrapped paragraphs and list items, each as one line."""
+    literal: int | None = None  # the indentation of the paragraph whose "::" announced code
+    for block in re.split(r"\n\s*\n", documentation.expandtabs()):
+        lines = block.strip("\n").split("\n")
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        if literal is not None and indent > literal:
+            continue
+        literal = indent if block.rstrip().endswith("::") else None
+        yield from map(_plain, _items(_without_code(lines)))
+
+
+def _without_code(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        text = line.strip()
+        if text.startswith((">>>", ".. ", "$ ", "% ")):
+            return  # a doctest, directive or command goes on to the end of its block
+        if not (_UNDERLINE.match(line) or _SIGNATURE.match(line)):
+            yield line
+
+
+def _items(lines: Iterable[str]) -> Iterator[str]:
+    item: list[str] = []
+    for line in lines:
+        label = _ITEM.match(line)
+        if label and item:
+            yield " ".join(item)
+            item = []
+        item.append(line[label.end() :].strip() if label else line.strip())
+    if item:
+        yield " ".join(item)
+
+
+def _plain(text: str) -> str:
+    for markup, replacement in _MARKUP:
+        text = markup.sub(replacement, text)
+    return text.strip().removesuffix("::")
+
+
+def _split(paragraph: str) -> list[str]:
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z\"'(])", paragraph)
+
+
+def _is_english(sentence: str) -> bool:
+    words = sentence.split()
+    if len(words) < 3 or words[0].startswith("#") or {"=", "==", "|", "::="}.intersection(words):
+        return False
+    if sentence.endswith(":") and len(words) < 8:
+        return False  # it announced something that was left out
+    return sum(1 for word in words if _WORD.match(word)) >= 0.6 * len(words)

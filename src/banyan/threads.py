@@ -1,0 +1,39 @@
+"""Kernels release the interpreter lock and share one pool of threads.
+
+Each job is a call whose result depends on its own arguments only, so results are the same for any number of
+threads, and calls from several Python threads at once are safe (Numba's own threading layers are not used:
+the one every machine has aborts the process when two threads enter it).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from banyan.errors import BanyanError
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+os.register_at_fork(after_in_child=_pools.clear)  # a forked child has none of its parent's threads
+
+
+def available() -> int:
+    """BANYAN_THREADS, or the number of cores this process may use."""
+    wanted = os.environ.get("BANYAN_THREADS")
+    if wanted is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not wanted.isdecimal() or int(wanted) < 1:
+        raise BanyanError(f"BANYAN_THREADS must be a positive whole number, not {wanted!r}")
+    return int(wanted)
+
+
+def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None = None) -> list[Any]:
+    """[function(*job) for job in jobs], on `threads` threads."""
+    threads = min(threads or available(), len(jobs))
+    if threads <= 1:
+        return [function(*job) for job in jobs]
+    pool = _pools.get(threads)
+    if pool is None:
+        pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="banyan"))
+    return list(pool.map(lambda job: function(*job), jobs))
