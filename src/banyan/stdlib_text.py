@@ -7,6 +7,7 @@ and comes in the order of the files' names.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import sys
 import sysconfig
@@ -142,7 +143,7 @@ def _documented(node: ast.AST, name: str, path: str) -> Iterator[Entry]:
 
 # The language reference: {topic: page}, a page being sections and definitions in reST without markup
 
-_DEFINITION = re.compile(r"^ *(?:class |async )?([A-Za-z_][\w.]*)\(.*\)$")
+_DEFINITION = re.compile(r"^( *)(class )?([A-Za-z_]\w[\w.]*)\(.*\)$")
 _UNDERLINE = re.compile(r"^ *([*=\-~^\"'#+])\1{2,}$")
 
 
@@ -161,14 +162,33 @@ def _sections(topic: str, page: str) -> Iterator[tuple[str, str]]:
     """A page cut before each underlined title and each definition, with what the cut piece is about."""
     lines = page.splitlines()
     title, start = f"{topic} (reference)", 0
+    owner = ""  # of methods: the class in whose definition they stand
     for i, line in enumerate(lines):
-        definition = _DEFINITION.match(line)
+        defined = _defined(lines, i)
         underlined = i + 1 < len(lines) and line.strip() and _UNDERLINE.match(lines[i + 1])
-        if definition or underlined:
-            yield title, cleandoc("\n".join(["", *lines[start:i]]))
-            start = i + 1 if definition else i + 2
-            title = definition[1] if definition else f"{_plain(line.strip())} (reference)"
+        if line[:1].strip():
+            owner = ""
+        if not (defined or underlined):
+            continue
+        yield title, cleandoc("\n".join(["", *lines[start:i]]))
+        start = i + 1 if defined else i + 2
+        if defined:
+            indent, kind, name = defined.groups()
+            title = f"{owner}{name}" if indent and not hasattr(builtins, name) else name  # len(d) is no method
+            owner = f"{name}." if kind else owner
+        else:
+            title = f"{_plain(line.strip())} (reference)"
     yield title, cleandoc("\n".join(["", *lines[start:]]))
+
+
+def _defined(lines: list[str], i: int) -> re.Match[str] | None:
+    """`name(arguments)` on line i, if its description follows: an empty line and then deeper ones."""
+    definition = _DEFINITION.match(lines[i])
+    if definition and (i == 0 or not lines[i - 1].strip() or _DEFINITION.match(lines[i - 1])):
+        following = "\n".join(lines[i + 1 : i + 3])
+        if re.match(rf"\n{definition[1]} +\S", following) or _DEFINITION.match(following.split("\n")[0]):
+            return definition
+    return None
 
 
 # Comments
@@ -250,7 +270,7 @@ def _items(lines: Iterable[str]) -> Iterator[str]:
 def _plain(text: str) -> str:
     for markup, replacement in _MARKUP:
         text = markup.sub(replacement, text)
-    return text.strip().removesuffix("::")
+    return text.strip().replace("::", ":")
 
 
 def _split(paragraph: str) -> list[str]:

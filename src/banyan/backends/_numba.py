@@ -16,7 +16,7 @@ from banyan import threads
 from banyan.graph import Forest, Graph
 from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout, Functions, per_channel, sigmoid
 
-COLUMNS = 32  # of one job in the passes: fixed, so that results do not depend on the number of threads
+COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend on the number of threads
 SUMS = {"reassoc", "contract"}
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -82,26 +82,27 @@ def _occurrence_key(key, occurrence):
 
 
 @njit(cache=True, nogil=True)
-def _drop(row, first, key, stream, threshold, scale):
-    """Apply in place to `row` the mask of columns first, first+1, ..."""
-    if threshold == 0:
+def _drop(rows, i, first, last, key, stream, noise):
+    """Apply in place to rows[i, first:last] the mask of those columns. (Rows are named by number in all the inner
+    loops: a view of a row costs more than the loop over it.)"""
+    if noise.threshold == 0:
         return
     state = _mix(key ^ stream)
     low, high = np.uint32(state), np.uint32(state >> np.uint64(32)) | np.uint32(1)
-    zero, scale = row.dtype.type(0), row.dtype.type(scale)
-    for j in range(len(row)):
-        x = np.uint32(low + np.uint32(np.uint32(first + j) * high))
+    zero, scale = rows.dtype.type(0), rows.dtype.type(noise.scale)
+    for j in range(first, last):
+        x = np.uint32(low + np.uint32(np.uint32(j) * high))
         x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B))
         x = np.uint32((x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35))
         x = x ^ (x >> np.uint32(16))
-        row[j] = row[j] * scale if x >= threshold else zero
+        rows[i, j] = rows[i, j] * scale if x >= noise.threshold else zero
 
 
 @njit(cache=True, nogil=True)
-def drop_leaves(leaves, keys, stream, threshold, scale):
-    """Dropout on whole rows, in place."""
+def drop_leaves(leaves, keys, noise):
+    """Dropout on the leaves, in place."""
     for i in range(len(leaves)):
-        _drop(leaves[i], 0, keys[i], stream, threshold, scale)
+        _drop(leaves, i, 0, leaves.shape[1], keys[i], noise.leaf, noise)
 
 
 @njit(cache=True, nogil=True)
@@ -119,10 +120,10 @@ def leaf_keys(tokens, plain):
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
-def _dot(a, b):
-    total = a.dtype.type(0)
-    for j in range(len(a)):
-        total += a[j] * b[j]
+def _dot(rows, a, b):
+    total = rows.dtype.type(0)
+    for j in range(rows.shape[1]):
+        total += rows[a, j] * rows[b, j]
     return total
 
 
@@ -130,22 +131,28 @@ def _dot(a, b):
 def norms(rows):
     out = np.empty(len(rows), rows.dtype)
     for i in range(len(rows)):
-        out[i] = np.sqrt(_dot(rows[i], rows[i]))
+        out[i] = np.sqrt(_dot(rows, i, i))
     return out
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _similarity(a, b, norm_a, norm_b, same):
-    one = a.dtype.type(1)
-    if same:
+@njit(cache=True, nogil=True)
+def _similarity(rows, norm, key, a, b):
+    one = rows.dtype.type(1)
+    if key[a] == key[b]:
         return one
-    both = norm_a * norm_b
+    both = norm[a] * norm[b]
     if both == 0:
-        return a.dtype.type(0)
-    cosine = _dot(a, b) / both
+        return rows.dtype.type(0)
+    cosine = _dot(rows, a, b) / both
     if cosine != cosine:  # an overflow upstream: last in line, but still a pair
-        return a.dtype.type(-2)
+        return rows.dtype.type(-2)
     return min(cosine, one)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _match(best, scores, at):
+    left, right = best[2 * at], best[2 * at + 1]
+    best[at] = left if scores[left] >= scores[right] else right
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -153,47 +160,47 @@ def _play(best, scores, i, size):
     """Replay the matches of entry i; best[1] then names the leftmost of the highest scores."""
     at = (i + size) >> 1
     while at > 0:
-        left, right = best[2 * at], best[2 * at + 1]
-        best[at] = left if scores[left] >= scores[right] else right
+        _match(best, scores, at)
         at >>= 1
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
-def _compose_into(a, b, gate_l, gate_r, bias):
-    for j in range(len(a)):
-        a[j] = a[j] * gate_l[j] + b[j] * gate_r[j] + bias[j]
+def _compose_into(rows, a, b, gates):
+    """rows[a] becomes the parent of rows[a] and rows[b]; returns its norm."""
+    square = rows.dtype.type(0)
+    for j in range(rows.shape[1]):
+        parent = rows[a, j] * gates.comp_l[j] + rows[b, j] * gates.comp_r[j] + gates.comp_b[j]
+        rows[a, j] = parent
+        square += parent * parent
+    return np.sqrt(square)
 
 
 @njit(cache=True, nogil=True)
-def _induce_sentence(
-    tokens, first, leaves, rows, leaf_norms, gates, noise, plain, merge_id, children, similarity, work, norm, key, score
-):
-    """Merge one sentence in `work` [n, E] (the parent takes its left child's place); the root ends in work[0].
+def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, plain, children, similarity, space):
+    """Merge sentence first..last in space.work [n, E], where a parent takes its left child's place and the root ends
+    in row 0; `children` and `similarity` are written from row 0 on.
 
     A merge changes only two similarities, and a tournament over all of them finds the next pair in O(log n).
     """
-    n = len(tokens)
-    node = np.empty(n, np.int32)
+    n, E = last - first, leaves.shape[1]
+    work, norm, key, score, node = space.work, space.norm, space.key, space.score, space.node
+    after, before, best = space.after, space.before, space.best
     for i in range(n):
-        work[i] = leaves[rows[i]]
-        norm[i] = leaf_norms[rows[i]]
-        key[i] = _leaf_key(tokens[i])
+        row = rows[first + i]
+        for j in range(E):
+            work[i, j] = leaves[row, j]
+        norm[i] = space.leaf_norms[row]
+        key[i] = _leaf_key(tokens[first + i])
         node[i] = first + i
+        after[i], before[i] = i + 1, i - 1
     size = 1
     while size < n:
         size *= 2
-    after, before = np.empty(n, np.int32), np.empty(n, np.int32)
-    best = np.empty(2 * size, np.int32)
-    for i in range(n):
-        after[i], before[i] = i + 1, i - 1
     for i in range(size):
         best[size + i] = i
-        score[i] = -np.inf
-    for i in range(n - 1):
-        score[i] = _similarity(work[i], work[i + 1], norm[i], norm[i + 1], key[i] == key[i + 1])
+        score[i] = _similarity(work, norm, key, i, i + 1) if i < n - 1 else -np.inf
     for at in range(size - 1, 0, -1):
-        left, right = best[2 * at], best[2 * at + 1]
-        best[at] = left if score[left] >= score[right] else right
+        _match(best, score, at)
 
     for k in range(n - 1):
         i = best[1]
@@ -202,65 +209,68 @@ def _induce_sentence(
         similarity[k] = score[i]
         node[i] = merge_id + k
         key[i] = _node_key(key[i], key[j])
-        _compose_into(work[i], work[j], gates.comp_l, gates.comp_r, gates.comp_b)
-        mask_key = _occurrence_key(key[i], node[i]) if plain else key[i]
-        _drop(work[i], 0, mask_key, noise.node, noise.threshold, noise.scale)
-        norm[i] = np.sqrt(_dot(work[i], work[i]))
-
+        norm[i] = _compose_into(work, i, j, gates)
+        if noise.threshold > 0:
+            _drop(work, i, 0, E, _occurrence_key(key[i], node[i]) if plain else key[i], noise.node, noise)
+            norm[i] = np.sqrt(_dot(work, i, i))
+        r, m = after[j], before[i]
+        after[i] = r
         score[j] = -np.inf
         _play(best, score, j, size)
-        after[i] = after[j]
-        if after[i] < n:
-            r = after[i]
+        if r < n:
             before[r] = i
-            score[i] = _similarity(work[i], work[r], norm[i], norm[r], key[i] == key[r])
+            score[i] = _similarity(work, norm, key, i, r)
         else:
             score[i] = -np.inf
         _play(best, score, i, size)
-        if before[i] >= 0:
-            m = before[i]
-            score[m] = _similarity(work[m], work[i], norm[m], norm[i], key[m] == key[i])
+        if m >= 0:
+            score[m] = _similarity(work, norm, key, m, i)
             _play(best, score, m, size)
+
+
+class Space(NamedTuple):
+    """Room to work in for sentences of up to n tokens."""
+
+    leaf_norms: np.ndarray  # [L], of all leaves
+    work: np.ndarray  # [n, E], the frontier's vectors
+    norm: np.ndarray
+    key: np.ndarray
+    node: np.ndarray
+    after: np.ndarray  # the neighbours in the frontier
+    before: np.ndarray
+    score: np.ndarray  # similarity with the right neighbour
+    best: np.ndarray  # the tournament over `score`
 
 
 @njit(cache=True, nogil=True)
 def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, start, end, children, similarity, roots):
     """Sentences start..end of the batch. `children`, `similarity` and `roots` are of the whole batch, each either
     whole or, when nobody wants it, empty."""
-    longest = 0
+    n = 1
     for b in range(start, end):
-        longest = max(longest, offsets[b + 1] - offsets[b])
-    work = np.empty((longest, leaves.shape[1]), leaves.dtype)
-    norm = np.empty(longest, leaves.dtype)
-    key = np.empty(longest, np.uint64)
-    score = np.empty(2 * longest, leaves.dtype)
-    spare_children = np.empty((longest, 2), np.int32)
-    spare_similarity = np.empty(longest, leaves.dtype)
+        n = max(n, offsets[b + 1] - offsets[b])
+    space = Space(
+        leaf_norms,
+        np.empty((n, leaves.shape[1]), leaves.dtype),
+        np.empty(n, leaves.dtype),
+        np.empty(n, np.uint64),
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(2 * n, leaves.dtype),
+        np.empty(4 * n, np.int32),
+    )
+    spare = np.empty((n, 2), np.int32), np.empty(n, leaves.dtype)
     for b in range(start, end):
         first, last = offsets[b], offsets[b + 1]
-        merge = first - b
-        merges = last - first - 1
-        kept_children = children[merge : merge + merges] if len(children) else spare_children
-        kept_similarity = similarity[merge : merge + merges] if len(similarity) else spare_similarity
+        own_children = children[first - b : last - b - 1] if len(children) else spare[0]
+        own_similarity = similarity[first - b : last - b - 1] if len(similarity) else spare[1]
+        merge_id = len(tokens) + first - b
         _induce_sentence(
-            tokens[first:last],
-            first,
-            leaves,
-            rows[first:last],
-            leaf_norms,
-            gates,
-            noise,
-            plain,
-            len(tokens) + merge,
-            kept_children,
-            kept_similarity,
-            work,
-            norm,
-            key,
-            score,
+            tokens, first, last, merge_id, leaves, rows, gates, noise, plain, own_children, own_similarity, space
         )
         if len(roots):
-            roots[b] = work[0]
+            roots[b] = space.work[0]
 
 
 def _sentence_jobs(offsets: np.ndarray, tokens_per_job: int = 8192) -> list[tuple[int, int]]:
@@ -401,100 +411,92 @@ def by_height(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, ...
 def _up(children, key, up, gates, noise, first, last):
     """Equation 3 from the leaves (already there) up."""
     L = len(up) - len(children)
-    gate_l, gate_r, bias = gates.comp_l[first:last], gates.comp_r[first:last], gates.comp_b[first:last]
     for m in range(len(children)):
-        row = up[L + m, first:last]
-        left, right = up[children[m, 0], first:last], up[children[m, 1], first:last]
-        for j in range(last - first):
-            row[j] = left[j] * gate_l[j] + right[j] * gate_r[j] + bias[j]
-        _drop(row, first, key[L + m], noise.node, noise.threshold, noise.scale)
+        left, right = children[m, 0], children[m, 1]
+        for j in range(first, last):
+            up[L + m, j] = up[left, j] * gates.comp_l[j] + up[right, j] * gates.comp_r[j] + gates.comp_b[j]
+        _drop(up, L + m, first, last, key[L + m], noise.node, noise)
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
-def _send(parent, gate, bias, child, message, first, key, stream, noise):
-    for j in range(len(parent)):
-        message[j] = parent[j] * gate[j] + bias[j]
-    _drop(message, first, key, stream, noise.threshold, noise.scale)
-    for j in range(len(parent)):
-        child[j] += message[j]
+def _send(down, parent, child, message, gate, bias, first, last, key, stream, noise):
+    for j in range(first, last):
+        message[0, j] = down[parent, j] * gate[j] + bias[j]
+    _drop(message, 0, first, last, key, stream, noise)
+    for j in range(first, last):
+        down[child, j] += message[0, j]
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
 def _down(children, key, messages, up, down, gates, noise, first, last):
     """Equation 4 from the roots down; a node takes the mean of its messages."""
     L = len(up) - len(children)
-    message = np.empty(last - first, up.dtype)
+    message = np.empty((1, last), up.dtype)
     for n in range(len(up)):
-        down[n, first:last] = 0
+        for j in range(first, last):
+            down[n, j] = 0
     for n in range(len(up) - 1, -1, -1):
-        row = down[n, first:last]
         if messages[n] == 0:
-            row[:] = up[n, first:last]
-        elif messages[n] > 1:
-            count = row.dtype.type(messages[n])
-            for j in range(len(row)):
-                row[j] /= count
+            for j in range(first, last):
+                down[n, j] = up[n, j]
+        else:
+            share = up.dtype.type(1) / up.dtype.type(messages[n])
+            for j in range(first, last):
+                down[n, j] *= share
         if n >= L:
-            left, right = down[children[n - L, 0], first:last], down[children[n - L, 1], first:last]
-            gate, bias = gates.decomp_l[first:last], gates.decomp_lb[first:last]
-            _send(row, gate, bias, left, message, first, key[n], noise.left, noise)
-            gate, bias = gates.decomp_r[first:last], gates.decomp_rb[first:last]
-            _send(row, gate, bias, right, message, first, key[n], noise.right, noise)
+            left, right = children[n - L, 0], children[n - L, 1]
+            _send(down, n, left, message, gates.decomp_l, gates.decomp_lb, first, last, key[n], noise.left, noise)
+            _send(down, n, right, message, gates.decomp_r, gates.decomp_rb, first, last, key[n], noise.right, noise)
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
-def _return_message(g_child, messages, g_message, parent, g_parent, gate, g_gate, g_bias, first, key, stream, noise):
+def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, first, last, key, stream, noise):
     """The gradient of one message, back to its parent."""
-    share = g_child.dtype.type(1) / g_child.dtype.type(messages)
-    for j in range(len(g_child)):
-        g_message[j] = g_child[j] * share
-    _drop(g_message, first, key, stream, noise.threshold, noise.scale)
-    for j in range(len(g_child)):
-        g_gate[j] += g_message[j] * parent[j]
-        g_bias[j] += g_message[j]
-        g_parent[j] += g_message[j] * gate[j]
+    share = down.dtype.type(1) / down.dtype.type(messages)
+    for j in range(first, last):
+        g[0, j] = g_down[child, j] * share
+    _drop(g, 0, first, last, key, stream, noise)
+    for j in range(first, last):
+        g_gate[j] += g[0, j] * down[parent, j]
+        g_bias[j] += g[0, j]
+        g_down[parent, j] += g[0, j] * gate[j]
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
 def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, noise, first, last):
     """Gradients of both passes. g_up and g_down hold the gradients from outside and end as the whole ones; g_gates
-    [7, E] gets those of the gates and biases, one sum per column."""
+    gets those of the gates and biases, one sum per column."""
     L = len(up) - len(children)
-    g = np.empty(last - first, up.dtype)
-    own = g_gates[:, first:last]
+    g = np.empty((1, last), up.dtype)
+    s = g_gates
     for m in range(len(children)):
-        n = L + m
-        left, right = children[m, 0], children[m, 1]
-        row, g_row = down[n, first:last], g_down[n, first:last]
-        gate, count = gates.decomp_l[first:last], messages[left]
-        _return_message(
-            g_down[left, first:last], count, g, row, g_row, gate, own[3], own[5], first, key[n], noise.left, noise
-        )
-        gate, count = gates.decomp_r[first:last], messages[right]
-        _return_message(
-            g_down[right, first:last], count, g, row, g_row, gate, own[4], own[6], first, key[n], noise.right, noise
-        )
+        n, left, right = L + m, children[m, 0], children[m, 1]
+        gate, count, stream = gates.decomp_l, messages[left], noise.left
+        _return(g_down, down, n, left, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], stream, noise)
+        gate, count, stream = gates.decomp_r, messages[right], noise.right
+        _return(g_down, down, n, right, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], stream, noise)
     for n in range(len(up)):
         if messages[n] == 0:
             for j in range(first, last):
                 g_up[n, j] += g_down[n, j]
-    gate_l, gate_r = gates.comp_l[first:last], gates.comp_r[first:last]
     for m in range(len(children) - 1, -1, -1):
-        n = L + m
-        left, right = up[children[m, 0], first:last], up[children[m, 1], first:last]
-        g_left, g_right = g_up[children[m, 0], first:last], g_up[children[m, 1], first:last]
-        g[:] = g_up[n, first:last]
-        _drop(g, first, key[n], noise.node, noise.threshold, noise.scale)
-        for j in range(last - first):
-            own[0, j] += g[j] * left[j]
-            own[1, j] += g[j] * right[j]
-            own[2, j] += g[j]
-            g_left[j] += g[j] * gate_l[j]
-            g_right[j] += g[j] * gate_r[j]
+        n, left, right = L + m, children[m, 0], children[m, 1]
+        for j in range(first, last):
+            g[0, j] = g_up[n, j]
+        _drop(g, 0, first, last, key[n], noise.node, noise)
+        for j in range(first, last):
+            s.comp_l[j] += g[0, j] * up[left, j]
+            s.comp_r[j] += g[0, j] * up[right, j]
+            s.comp_b[j] += g[0, j]
+        for j in range(first, last):
+            g_up[left, j] += g[0, j] * gates.comp_l[j]
+        for j in range(first, last):
+            g_up[right, j] += g[0, j] * gates.comp_r[j]
 
 
-def _column_jobs(E: int) -> list[tuple[int, int]]:
-    return [(first, min(first + COLUMNS, E)) for first in range(0, E, COLUMNS)]
+def _column_jobs(E: int) -> list[tuple[np.uint64, np.uint64]]:
+    """Unsigned, because a column that might be negative (counted from the end) keeps the loops from being SIMD."""
+    return [(np.uint64(first), np.uint64(min(first + COLUMNS, E))) for first in range(0, E, COLUMNS)]
 
 
 def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = Dropout(0.0)) -> np.ndarray:
@@ -528,13 +530,12 @@ def backward(
 ) -> tuple[np.ndarray, Functions]:
     """The gradients by the leaves [L, E] and by the seven vectors; g_up and g_down are used up."""
     E, U = up.shape[1], len(f.comp_l)
-    g_gates = np.zeros((7, E))
+    g_gates = Gates(*np.zeros((7, E)))
     gates, noise = _as(up.dtype, Gates.of(f, E)), Noise.of(dropout)
     fixed = (graph.children, graph.key, graph.messages, up, down, g_up, g_down, g_gates, gates, noise)
     threads.run(_backward, [(*fixed, *job) for job in _column_jobs(E)])
-    by_vector = g_gates.reshape(7, -1, U).sum(1)
-    for i, name in enumerate(Functions._fields):
-        if name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):
-            s = sigmoid(getattr(f, name))
-            by_vector[i] *= s * (1 - s)
-    return g_up[: graph.n_leaves], Functions(*by_vector)
+    by_vector = {name: g.reshape(-1, U).sum(0) for name, g in g_gates._asdict().items()}
+    for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):
+        s = sigmoid(getattr(f, name))
+        by_vector[name] *= s * (1 - s)
+    return g_up[: graph.n_leaves], Functions(**by_vector)

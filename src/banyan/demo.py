@@ -1,0 +1,294 @@
+"""`banyan demo`: train on the English that comes with Python, then search the standard library by meaning.
+
+The measure is retrieval: the first sentence of a docstring is the query, the rests of all docstrings are what is
+searched, and its own rest is the one right answer. The docstrings asked about are held out: none of their sentences
+is trained on, neither by the model nor by its tokenizer.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from banyan.errors import BanyanError
+from banyan.files import write_text
+from banyan.stdlib_text import Entry, StdlibText, gather
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SETTINGS: dict[str, Any] = {  # one to two minutes on two cores
+    "preset": "paper",
+    "epochs": 15,
+    "batch_size": 512,
+    "candidates": "batch",
+}
+
+QUERIES = (
+    "remove whitespace from the beginning of lines",
+    "compare two files and show the differences",
+    "a temporary file that deletes itself",
+    "sort a list of dictionaries by key",
+    "run a command and capture its output",
+)
+PARSED = "Return a copy of the string with leading whitespace removed."
+
+HELD_OUT = 1000  # docstrings that the measure asks about
+CUTOFFS = (1, 10)
+
+Encode = Callable[[list[str]], NDArray[np.float32]]
+
+
+class Model(Protocol):
+    def encode(self, texts: list[str], /) -> NDArray[np.float32]: ...
+
+    def parse(self, text: str, /) -> object: ...
+
+
+# The measure
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Find the rest of a docstring, given its first sentence."""
+
+    queries: list[str]
+    answers: NDArray[np.intp]  # the place of each query's own rest
+    rests: list[str]
+    unseen: frozenset[str]  # the sentences of the docstrings asked about: not to be trained on
+
+
+def retrieval(entries: Sequence[Entry], held_out: int = HELD_OUT) -> Retrieval:
+    """The task on docstrings of two sentences or more; `held_out` of them, evenly spread, are asked about."""
+    pairs: dict[str, Entry] = {}
+    rests: set[str] = set()
+    for entry in entries:
+        first, rest = entry.sentences[0], " ".join(entry.sentences[1:])
+        if len(first.split()) >= 4 and len(rest.split()) >= 8 and first not in pairs and rest not in rests:
+            pairs[first] = entry
+            rests.add(rest)
+    if len(pairs) < 2:
+        raise BanyanError(f"the measure needs docstrings of several sentences; this text has {len(pairs)}")
+    answers = np.unique(np.linspace(0, len(pairs) - 1, min(held_out, len(pairs))).astype(np.intp))
+    documented = list(pairs.values())
+    asked = [documented[i] for i in answers]
+    return Retrieval(
+        queries=[entry.sentences[0] for entry in asked],
+        answers=answers,
+        rests=[" ".join(entry.sentences[1:]) for entry in documented],
+        unseen=frozenset(sentence for entry in asked for sentence in entry.sentences),
+    )
+
+
+def measure(encoders: dict[str, Encode], task: Retrieval) -> dict[str, dict[int, float]]:
+    """{method: {k: recall@k}} of each encoder by cosine, then of TF-IDF, whose weights are fitted on the very rests."""
+    scores = {name: _cosines(encode(task.queries), encode(task.rests)) for name, encode in encoders.items()}
+    scores |= _tfidf_scores(task)
+    recalls = {name: _recall(similarity, task.answers) for name, similarity in scores.items()}
+    return {**recalls, "chance": {k: min(1.0, k / len(task.rests)) for k in CUTOFFS}}
+
+
+def _recall(similarity: NDArray, answers: NDArray[np.intp]) -> dict[int, float]:
+    """recall@k, where answers that tie with others are taken in random order: the expected value."""
+    own = similarity[np.arange(len(answers)), answers][:, None]
+    better = (similarity > own).sum(1)
+    tied = (similarity == own).sum(1)
+    return {k: float(np.clip((k - better) / tied, 0, 1).mean()) for k in CUTOFFS}
+
+
+def _tfidf_scores(task: Retrieval) -> dict[str, NDArray]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    scores = {}
+    for name, options in (
+        ("TF-IDF, words", {}),
+        ("TF-IDF, 3-4 letters", {"analyzer": "char_wb", "ngram_range": (3, 4)}),
+    ):
+        vectorizer = TfidfVectorizer(**options)
+        rests = vectorizer.fit_transform(task.rests)
+        scores[name] = (vectorizer.transform(task.queries) @ rests.T).toarray()
+    return scores
+
+
+def _cosines(a: NDArray, b: NDArray) -> NDArray:
+    return _normalized(a) @ _normalized(b).T
+
+
+def _normalized(vectors: NDArray) -> NDArray:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
+# The search
+
+
+@dataclass(frozen=True)
+class Hit:
+    score: float
+    entry: Entry
+
+
+class Search:
+    """Entries by the cosine of their embedding with the query's: one matrix product, nothing is approximate."""
+
+    def __init__(self, encode: Encode, entries: Sequence[Entry]) -> None:
+        self.encode = encode
+        self.entries = list(entries)
+        self.index = encode([_described(entry) for entry in self.entries])
+
+    def find(self, query: str, k: int = 5) -> list[Hit]:
+        scores = _cosines(self.encode([query]), self.index)[0]
+        best = np.argsort(-scores, kind="stable")[:k]
+        return [Hit(float(scores[i]), self.entries[i]) for i in best]
+
+
+_NOT_FOR_USERS = ("idlelib", "turtledemo", "distutils")  # applications, and what is there for old packages only
+
+
+def searchable(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries that somebody who searches the library may want to use."""
+    return [entry for entry in entries if entry.public and entry.name.split(".")[0] not in _NOT_FOR_USERS]
+
+
+def _described(entry: Entry) -> str:
+    """An entry's name in words, then its text: "tempfile named temporary file. Create and return ..."."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", entry.name)
+    return f"{words}. {entry.text}"
+
+
+# The demo
+
+
+def run_demo(
+    out: str | Path,
+    *,
+    train: Callable[..., object] | None = None,
+    load: Callable[[Path], Model] | None = None,
+    untrained: Callable[[Path], Model] | None = None,
+    console: Console | None = None,
+    text: StdlibText | None = None,
+) -> dict[str, dict[int, float]]:
+    """Gather, train into the folder `out`, show searches, a tree and the measure, then ask for queries; the measure."""
+    from rich.console import Console
+
+    if find_spec("sklearn") is None:  # known now, not after the training
+        raise BanyanError("the demo compares with scikit-learn's TF-IDF: pip install 'banyan-embed[train,demo]'")
+    console = console or Console(highlight=False)
+    out = Path(out)
+    try:
+        text = text or _gathered(console)
+        task = retrieval(text.entries)
+        corpus = _write_corpus(text, task, out, console)
+        (train or _train)(corpus, out=out, **SETTINGS)
+        model = (load or _load)(out)
+        search = Search(model.encode, searchable(text.entries))
+        for query in QUERIES:
+            _show_hits(search, query, console)
+        _show_tree(model, console)
+        blank = (untrained or _untrained)(out)
+        results = measure({"Banyan": model.encode, "Banyan, untrained": blank.encode}, task)
+        _show_measure(results, task, console)
+    except KeyboardInterrupt:
+        console.print("\nStopped.")
+        raise SystemExit(130) from None
+    if console.is_terminal and sys.stdin.isatty():
+        _prompt(search, console)
+    return results
+
+
+def _train(corpus: Path, **settings: Any) -> None:
+    from banyan.training import train
+
+    train(corpus, **settings)
+
+
+def _load(folder: Path) -> Model:
+    from banyan import Banyan
+
+    return Banyan.from_pretrained(folder)
+
+
+def _untrained(folder: Path) -> Model:
+    raise NotImplementedError
+
+
+def _gathered(console: Console) -> StdlibText:
+    with console.status("Reading the sources of Python's standard library"):
+        text = gather()
+    console.print(
+        f"Read the standard library of Python {platform.python_version()}: "
+        f"{len(text.entries):,} docstrings and pages of the reference."
+    )
+    return text
+
+
+def _write_corpus(text: StdlibText, task: Retrieval, out: Path, console: Console) -> Path:
+    sentences = [sentence for sentence in text.sentences() if sentence not in task.unseen]
+    out.mkdir(parents=True, exist_ok=True)
+    corpus = out / "corpus.txt"
+    write_text(corpus, "".join(f"{sentence}\n" for sentence in sentences))
+    words = sum(len(sentence.split()) for sentence in sentences)
+    console.print(
+        f"{len(sentences):,} sentences, {words:,} words to train on, in {corpus}; "
+        f"{len(task.queries):,} docstrings are held out for the measure."
+    )
+    return corpus
+
+
+def _show_hits(search: Search, query: str, console: Console, k: int = 4) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text.assemble("\n", (query, "bold")))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right")
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for hit in search.find(query, k):
+        table.add_row(f"{hit.score:.2f}", Text(hit.entry.name), Text(hit.entry.sentences[0]))
+    console.print(table)
+
+
+def _show_tree(model: Model, console: Console) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble("\n", ("The tree it makes of a sentence", "bold")))
+    console.print(Text(str(model.parse(PARSED))))
+
+
+def _show_measure(results: dict[str, dict[int, float]], task: Retrieval, console: Console) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text.assemble("\n", ("Does a docstring's first sentence find the rest of it?", "bold")))
+    console.print(
+        f"{len(task.queries):,} docstrings that were not trained on, each searched among {len(task.rests):,} rests:"
+    )
+    table = Table("", *(f"recall@{k}" for k in CUTOFFS), box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, recall in results.items():
+        table.add_row(name, *(f"{100 * recall[k]:.1f}%" for k in CUTOFFS))
+    console.print(table)
+
+
+def _prompt(search: Search, console: Console) -> None:
+    console.print("\nWhat are you looking for? (an empty line ends)")
+    while True:
+        try:
+            query = console.input("[bold]> [/]").strip()
+        except (EOFError, KeyboardInterrupt):
+            console.print()
+            return
+        if not query:
+            return
+        _show_hits(search, query, console, k=8)

@@ -1,0 +1,176 @@
+"""Running text into sentences, by rule, in any script; and which of the two layouts a text has.
+
+Where a sentence ends is decided from the WINDOW characters after its beginning and nothing else. So text may
+arrive in parts of any size, the memory held is bounded, and the sentences are the same however it was cut up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+LONGEST = 1000  # characters; a longer sentence is cut at white space into parts of about half of that
+WINDOW = LONGEST + 100  # what follows a full stop helps to decide whether it ends the sentence
+WRAPPED = 200  # hard-wrapped lines are no longer; a line break beside a longer line ends a paragraph
+_HELD = 1 << 16  # characters gathered before they are split
+
+_SOFT = ".!?…．"  # these end a sentence only where white space follows
+_HARD = "。｡！？‼⁇⁈⁉।॥؟۔።፧፨։။។៕།༎"  # these always do
+_CLOSING = "\"'”’»›)]}」』）】》〉］｝"
+_OPENING = "\"'“‘„‚«‹([{「『（【《〈［｛¿¡-–—•*"
+_END = re.compile(rf"([{re.escape(_SOFT + _HARD)}]+)[{re.escape(_CLOSING)}]*(?:\[\d{{1,3}}\])*(\s*)")
+_ENDS_LINE = re.compile(rf"[{re.escape(_SOFT + _HARD)}:][{re.escape(_CLOSING)}]*$")
+
+_TITLES = frozenset(
+    """mr mrs ms messrs dr prof st ste mt rev hon gen col maj capt cpt cmdr lt sgt cpl adm gov sen rep pres vs cf viz
+    jr sr mme mlle mgr hr fr frl bzw bspw sog vgl evtl ggf inkl dra sra srta ud uds ing lic dott sig avv
+    ул им пр проф акад гр тов дж डॉ श्री""".split()
+)
+_BEFORE_NUMBERS = frozenset(
+    """no nos nr núm num n° vol vols fig figs p pp pg pág art ch chap cap sec sect op ca approx eq tab abb bd ver v
+    jan feb mar apr jun jul aug sep sept oct nov dec гл рис стр табл ст""".split()
+)
+
+
+def split(text: str) -> list[str]:
+    """The sentences of a text: a blank line ends a paragraph, any other line break is a space."""
+    running = Running()
+    sentences = [sentence for line in re.split(r"\r\n|\r|\n", text) for sentence in running.line(line)]
+    return sentences + running.end()
+
+
+class Running:
+    """Running text that arrives line by line, or in parts of a line, and leaves as sentences."""
+
+    def __init__(self) -> None:
+        self.cuts = 0  # sentences cut because they were longer than LONGEST
+        self._parts: list[str] = []
+        self._held = 0
+        self._last = ""
+
+    def line(self, line: str) -> list[str]:
+        """Add a line, without its line end. Gives the sentences that are complete."""
+        line = line.strip()
+        ended = self.end() if not line or max(len(line), len(self._last)) > WRAPPED else []
+        if line:
+            ended += self.part(_glue(self._last, line) + line)
+            self._last = line
+        return ended
+
+    def part(self, text: str) -> list[str]:
+        """Add text as it is. Gives the sentences that are complete."""
+        self._parts.append(text)
+        self._held += len(text)
+        return self._sentences(final=False) if self._held > _HELD else []
+
+    def end(self) -> list[str]:
+        """The paragraph ends here. Gives the rest of its sentences."""
+        self._last = ""
+        return self._sentences(final=True) if self._parts else []
+
+    def _sentences(self, final: bool) -> list[str]:
+        text = "".join(self._parts)
+        sentences, start = [], _skip(text, 0)
+        while len(text) - start >= (1 if final else WINDOW):
+            end, cut = _sentence_end(text, start)
+            self.cuts += cut
+            sentences.append(text[start:end].rstrip())
+            start = _skip(text, end)
+        self._parts = [] if final else [text[start:]]
+        self._held = 0 if final else len(text) - start
+        return sentences
+
+
+def _skip(text: str, start: int) -> int:
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def _glue(before: str, after: str) -> str:
+    """What a line break inside a paragraph stands for: nothing between Chinese or Japanese characters."""
+    wide = before and all("⺀" <= char <= "鿿" or "\uff00" <= char <= "\uffef" for char in (before[-1], after[0]))
+    return "" if wide or not before else " "
+
+
+def _sentence_end(text: str, start: int) -> tuple[int, bool]:
+    """Where the sentence that begins at `start` ends, and whether it had to be cut there."""
+    limit = min(len(text), start + WINDOW)
+    for found in _END.finditer(text, start, limit):
+        if found.end(1) - start > LONGEST:
+            break
+        if _ends_sentence(text, start, found, limit):
+            return found.end(), False
+    if len(text) - start <= LONGEST:
+        return len(text), False
+    half = start + LONGEST // 2
+    spaces = (place for place in range(half, start + LONGEST // 4, -1) if text[place].isspace())
+    return next(spaces, half), True
+
+
+def _ends_sentence(text: str, start: int, found: re.Match[str], limit: int) -> bool:
+    if found.end() == limit:
+        return limit == len(text)
+    marks, white = found.groups()
+    if any(mark in _HARD for mark in marks):
+        return True
+    if not white:
+        return False
+    after = next((char for char in text[found.end() : limit] if char not in _OPENING), "")
+    if after in _SOFT:  # also when there is nothing else
+        return False
+    before = text[start : found.start()]
+    if after.islower() and before != before.lower():
+        return False  # only in text without capitals does a sentence begin with a small letter
+    return marks != "." or not _abbreviates(before, after)
+
+
+def _abbreviates(before: str, after: str) -> bool:
+    """Whether a full stop between these two belongs to an abbreviation, an initial or the number of a list item."""
+    words = before.rsplit(None, 1)
+    if not words:
+        return True
+    word = words[-1].lstrip(_OPENING)
+    if len(words) == 1 and word.isdigit() and len(word) < 4:
+        return True
+    letters = word.split(".")
+    short = all(0 < len(part) <= 2 and part.isalpha() and part.lower() != part.upper() for part in letters)
+    if short and (len(letters) > 1 or len(word) == 1):
+        return True
+    return (word.lower() in _TITLES and not word.isupper()) or (after.isdigit() and word.lower() in _BEFORE_NUMBERS)
+
+
+def assume_layout(lines: Sequence[str]) -> tuple[str, str]:
+    """("lines" or "running", why) from the first lines of a text. One sentence per line, unless it clearly is not."""
+    full = [line for line in lines if line.strip()]
+    if not full:
+        return "lines", "there is no text to judge by"
+    length = sum(map(len, full)) / len(full)
+    if length > 2 * LONGEST:
+        return "running", f"a line has {length:,.0f} characters on average"
+    counts = [len(split(line)) for line in full]
+    mean = sum(counts) / len(full)
+    if mean >= 2:
+        return "running", f"a line holds {mean:.1f} sentences on average"
+    if _hard_wrapped(lines, counts):
+        return "running", "lines break off where the next word would not have fitted"
+    return "lines", f"a line holds {mean:.1f} sentence{'s' * (mean >= 1.05)} on average"
+
+
+def _hard_wrapped(lines: Sequence[str], counts: Sequence[int]) -> bool:
+    """Most lines are as full as the width allows, few end a sentence, and sentences end inside lines."""
+    lengths = sorted(len(line) for line in lines if line.strip())
+    width = lengths[int(0.98 * (len(lengths) - 1))]
+    pairs = list(_neighbours(lines))
+    if not 40 <= width <= WRAPPED or not pairs:
+        return False
+    filled = sum(len(line) + 1 + len(below.split()[0]) >= width for line, below in pairs)
+    ended = sum(bool(_ENDS_LINE.search(line)) for line, _ in pairs)
+    inside = sum(count > 1 for count in counts)
+    return filled >= 0.6 * len(pairs) and ended < 0.5 * len(pairs) and inside >= 0.1 * len(counts)
+
+
+def _neighbours(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line, below in zip(lines, lines[1:], strict=False):
+        if line.strip() and below.strip():
+            yield line.rstrip(), below

@@ -1,0 +1,134 @@
+"""What the drawings share: text made safe to show, its width guessed without a font, colours, a white card."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+Colour = tuple[int, int, int]
+
+WHITE: Colour = (255, 255, 255)
+DARK: Colour = (32, 38, 35)
+GREY: Colour = (138, 148, 143)
+
+# Controls would reach the terminal, and neither they nor surrogates may stand in XML, not even escaped.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# The letters from Tamil to Sinhala, of Burmese, Ethiopic and Khmer are broader than Latin ones.
+_BROAD = (range(0x0B80, 0x0E00), range(0x1000, 0x10A0), range(0x1200, 0x13A0), range(0x1780, 0x1800))
+
+
+def visible(text: str) -> str:
+    """The text on one line, with a replacement character for what cannot be shown."""
+    return _FORBIDDEN.sub("\ufffd", " ".join(text.split()))
+
+
+def escape(text: str) -> str:
+    """Visible text for an XML element or attribute."""
+    return html.escape(visible(text))
+
+
+def shorten(text: str, columns: int) -> str:
+    """The start of a text, ending in an ellipsis where it takes more than so many terminal columns."""
+    if terminal_width(text) <= columns:
+        return text
+    while text and terminal_width(text) > columns - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def wide(character: str) -> bool:
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def terminal_width(text: str) -> int:
+    """The columns a terminal gives to a text: two for East Asian wide characters, none for combining marks."""
+    return sum(0 if _combines(character) else 1 + wide(character) for character in text)
+
+
+def text_width(text: str, size: float) -> float:
+    """A guess, rather too large than too small, of a text's width in a sans-serif font of that size."""
+    dotted_circle = 0.6 if text and _combines(text[0]) else 0.0
+    return size * (dotted_circle + sum(map(_advance, text)))
+
+
+def _combines(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Me", "Cf")
+
+
+def _advance(character: str) -> float:
+    if _combines(character):
+        return 0.0
+    if wide(character):
+        return 1.3 if unicodedata.category(character) == "So" else 1.03  # emoji are broader than ideographs
+    if character in "ijlI.,:;'|!()[]ftr/\\- ":
+        return 0.41
+    if character in "mwMW@%—…":
+        return 1.0
+    if any(ord(character) in block for block in _BROAD):
+        return 1.1
+    if character.isascii() and not character.isupper():
+        return 0.64
+    return 0.8
+
+
+def right_to_left(text: str) -> bool:
+    """Whether most letters of a text belong to scripts that run from right to left."""
+    kinds = [unicodedata.bidirectional(character) for character in text]
+    return sum(kind in ("R", "AL") for kind in kinds) > kinds.count("L")
+
+
+def mix(low: Colour, high: Colour, amount: float) -> Colour:
+    """The colour that far (0 to 1) from one to the other."""
+    amount = min(max(amount, 0.0), 1.0)
+    red, green, blue = (round(a + (b - a) * amount) for a, b in zip(low, high, strict=True))
+    return red, green, blue
+
+
+def ink(background: Colour) -> Colour:
+    """Dark or white, whichever can be read on a background."""
+    red, green, blue = background
+    return DARK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else WHITE
+
+
+def code(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+def number(value: float) -> str:
+    """A coordinate to a tenth of a pixel, as short as it can be written."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def text(x: float, y: float, content: str, **attributes: object) -> str:
+    return f"<text {_attributes(x=x, y=y, **attributes)}>{escape(content)}</text>"
+
+
+def rect(x: float, y: float, width: float, height: float, fill: Colour, **attributes: object) -> str:
+    return f"<rect {_attributes(x=x, y=y, width=width, height=height, fill=code(fill), **attributes)}/>"
+
+
+def group(parts: list[str], title: str = "", **attributes: object) -> str:
+    """Elements that share attributes, and a title that shows when the pointer rests on them."""
+    head = [f"<title>{escape(title)}</title>"] if title else []
+    return "\n".join([f"<g {_attributes(**attributes)}>" if attributes else "<g>", *head, *parts, "</g>"])
+
+
+def card(width: float, height: float, label: str, parts: list[str]) -> str:
+    """A whole SVG: white, so that it reads on light and dark pages; without ids or styles that could leak into one."""
+    size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}"'
+    head += f' font-family="system-ui, sans-serif" fill="{code(DARK)}">'
+    return "\n".join([head, rect(0, 0, width, height, WHITE, rx=8), *parts, "</svg>\n"])
+
+
+def _attributes(**attributes: object) -> str:
+    """Names are written with underscores for dashes; colours, numbers and text each in their own way."""
+    written = []
+    for name, value in attributes.items():
+        if isinstance(value, tuple):
+            value = code(value)
+        elif isinstance(value, int | float):
+            value = number(value)
+        written.append(f'{name.replace("_", "-")}="{escape(str(value))}"')
+    return " ".join(written)

@@ -1,0 +1,479 @@
+"""The tree of a sentence: what `Banyan.parse` returns, its views, and brackets written by linguists.
+
+A tree of n leaves has 2n-1 nodes: leaf i is node i, and the k-th merge makes node n+k of two nodes made before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from banyan import svg
+from banyan.errors import BanyanError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree:
+    """How a sentence was composed, and the embedding of every phrase in it."""
+
+    text: str
+    pieces: list[str]  # the n leaves, as the tokenizer writes them
+    spans: np.ndarray  # int64 [2n-1, 2]: the characters of `text` that each node covers
+    children: np.ndarray  # int32 [n-1, 2]: the left and the right node of each merge, in merge order
+    similarity: np.ndarray  # float32 [n-1]: their cosine
+    embeddings: np.ndarray  # float32 [2n-1, E]
+
+    def __len__(self) -> int:
+        """The number of nodes: 2n-1, or 0 for an empty text."""
+        return len(self.pieces) + len(self.children)
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes from the bottom up: the leaves in the order of the text, then the merges as they were made."""
+        return (Node(self, index) for index in range(len(self)))
+
+    def __getitem__(self, node: SupportsIndex) -> Node:
+        return Node(self, range(len(self))[node])
+
+    @property
+    def root(self) -> Node | None:
+        """The node of the whole sentence; None for an empty text."""
+        return self[-1] if len(self) else None
+
+    @cached_property
+    def height(self) -> np.ndarray:
+        """int32 [2n-1]: 0 for a leaf, else one more than the higher child."""
+        height = np.zeros(len(self), np.int32)
+        for node, (left, right) in enumerate(self.children, start=len(self.pieces)):
+            height[node] = 1 + max(height[left], height[right])
+        return height
+
+    def phrase(self, node: SupportsIndex) -> str:
+        """The text under a node, without white space around it."""
+        start, end = self.spans[node]
+        return self.text[start:end].strip()
+
+    @cached_property
+    def leaves(self) -> list[str]:
+        """Each leaf as it stands in the text, or its piece where it has no characters of its own.
+
+        (A byte of a character that the leaf before it already shows, or a space alone.)
+        """
+        own = (self.text[start:end].strip() for start, end in self._own_spans())
+        return [characters or piece for characters, piece in zip(own, self.pieces, strict=True)]
+
+    @cached_property
+    def words(self) -> list[range]:
+        """The leaves that make up each word of the text."""
+        starts, previous_end = [], 0
+        for leaf, (start, end) in enumerate(self._own_spans()):
+            if start < end:
+                goes_on = start == previous_end and all(map(_in_word, self.text[start - 1 : start + 1]))
+            else:
+                goes_on = not self.pieces[leaf].startswith("▁")
+            if leaf == 0 or not goes_on:
+                starts.append(leaf)
+            previous_end = end
+        return [range(start, end) for start, end in pairwise([*starts, len(self.pieces)])]
+
+    def _own_spans(self) -> Iterator[tuple[int, int]]:
+        """The spans of the leaves, less what a leaf before them has covered."""
+        covered = 0
+        for start, end in self.spans[: len(self.pieces)].tolist():
+            yield max(start, covered), max(end, covered)
+            covered = max(end, covered)
+
+    def __repr__(self) -> str:
+        height = self.height.max(initial=0)
+        return f"<Tree of {svg.shorten(self.text, 40)!r}: {len(self.pieces)} leaves, height {height}>"
+
+    def __str__(self) -> str:
+        """One line for each leaf, the root at the left, the cosine at each merge."""
+        lines: list[str] = []
+        labels = self._joined_leaves()
+        todo = [(len(self) - 1, "", "")] if len(self) else []  # a node, what leads to it, what stands below that
+        while todo:
+            node, lead, below = todo.pop()
+            merge = node - len(self.pieces)
+            if merge < 0:
+                lines.append(f"{lead} {labels[node]}" if lead else labels[node])
+                continue
+            left, right = self.children[merge].tolist()
+            todo.append((right, f"{below}    └─", f"{below}      "))
+            todo.append((left, f"{lead}{_cosine(self.similarity[merge])}┬─", f"{below}    │ "))
+        return "\n".join(lines)
+
+    def _joined_leaves(self) -> list[str]:
+        """The leaves, with a dot on each side where the word goes on."""
+        labels = [svg.visible(leaf) for leaf in self.leaves]
+        for word in self.words:
+            for leaf in word[1:]:
+                labels[leaf - 1] += "·"
+                labels[leaf] = "·" + labels[leaf]
+        return labels
+
+    def to_brackets(self) -> str:
+        """The tree in one line of brackets that NLTK and `read_brackets` read; every label is X."""
+        if not self.pieces:
+            return "()"
+        written: list[str] = []
+        todo: list[int | str] = [len(self) - 1]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                written.append(node)
+            elif node >= len(self.pieces):
+                left, right = self.children[node - len(self.pieces)].tolist()
+                todo += [")", right, " ", left, "(X "]
+            else:
+                written.append(_escape_word(self.leaves[node]))
+        return "".join(written) if len(self.pieces) > 1 else f"(X {written[0]})"
+
+    def to_json(self, embeddings: bool = False) -> str:
+        """The text and its nodes, from the bottom up; their embeddings only if asked for."""
+        nodes = [node.to_dict(embeddings) for node in self]
+        root = len(self) - 1 if len(self) else None
+        return json.dumps({"text": self.text, "root": root, "nodes": nodes}, ensure_ascii=False)
+
+    def to_svg(self) -> str:
+        """A drawing: the words along the bottom, each merge as high as its node, with its cosine."""
+        return _Drawing(self).to_svg()
+
+    def _repr_svg_(self) -> str | None:
+        return self.to_svg() if len(self.pieces) <= 1000 else None  # a notebook would choke on a document
+
+
+@dataclass(frozen=True, repr=False)
+class Node:
+    """One node of a tree. It can also stand for its number, as in `tree.embeddings[node]`."""
+
+    tree: Tree
+    index: int
+
+    def __index__(self) -> int:
+        return self.index
+
+    def __repr__(self) -> str:
+        cosine = "" if self.similarity is None else f", similarity {self.similarity:.2f}"
+        return f"<Node {self.index}: {svg.shorten(self.text, 40)!r}{cosine}>"
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.index < len(self.tree.pieces)
+
+    @property
+    def text(self) -> str:
+        return self.tree.phrase(self)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        start, end = self.tree.spans[self].tolist()
+        return start, end
+
+    @property
+    def height(self) -> int:
+        return int(self.tree.height[self])
+
+    @property
+    def embedding(self) -> np.ndarray:
+        return self.tree.embeddings[self]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """Left and right, or nothing for a leaf."""
+        if self.is_leaf:
+            return ()
+        return tuple(self.tree[child] for child in self.tree.children[self.index - len(self.tree.pieces)])
+
+    @property
+    def similarity(self) -> float | None:
+        """The cosine of the two children; None for a leaf."""
+        return None if self.is_leaf else float(self.tree.similarity[self.index - len(self.tree.pieces)])
+
+    def to_dict(self, embedding: bool = False) -> dict[str, Any]:
+        values: dict[str, Any] = {"id": self.index, "text": self.text, "span": self.span, "height": self.height}
+        if self.similarity is None:
+            values["piece"] = self.tree.pieces[self.index]
+        else:
+            values["children"] = [child.index for child in self.children]
+            values["similarity"] = round(self.similarity, 6)
+        if embedding:
+            values["embedding"] = self.embedding.tolist()
+        return values
+
+
+def _cosine(value: float) -> str:
+    """Four characters: 0.41, -.41, 1.00."""
+    return f"{round(float(value), 2) + 0.0:.2f}".replace("-0.", "-.")[:4]
+
+
+_UNSPACED = (range(0x0E00, 0x1000), range(0x1000, 0x10A0), range(0x1780, 0x1800))  # Thai to Tibetan, Burmese, Khmer
+
+
+def _in_word(character: str) -> bool:
+    """Whether a character belongs to a word of a script that parts its words by spaces."""
+    if svg.wide(character) or any(ord(character) in block for block in _UNSPACED):
+        return False
+    return unicodedata.category(character)[0] in "LMN" or character in "\u200c\u200d"
+
+
+class _Drawing:
+    """The places of a tree's nodes on the page. Sizes are in pixels."""
+
+    SIZE = 15  # of the words
+    NARROWEST = 30  # place of a leaf, so that the pills of neighbouring merges cannot meet
+    SPACE, DOT = 16, 9  # between words, between pieces of one word
+    ROW = 34  # from one height to the next
+    PILL = (32, 17)
+    MARGIN = 20
+    LOW, HIGH = (233, 241, 236), (22, 92, 62)  # cosine 0 and 1
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.mirrored = svg.right_to_left(tree.text)
+        self.labels = [svg.visible(leaf) for leaf in tree.leaves]
+        self.boxes = self._boxes()
+        self.width = self.boxes[-1][1] + self.MARGIN if self.boxes else 160.0
+        if self.mirrored:
+            self.boxes = [(self.width - right, self.width - left) for left, right in self.boxes]
+        self.bottom = self.MARGIN + self.ROW * float(tree.height.max(initial=0)) + self.PILL[1] / 2  # where words begin
+        self.x = self._middles()
+
+    def _boxes(self) -> list[tuple[float, float]]:
+        """Where each leaf begins and ends."""
+        boxes: list[tuple[float, float]] = []
+        x = self.MARGIN + 6.0
+        for word in self.tree.words:
+            for leaf in word:
+                width = max(svg.text_width(self.labels[leaf], self.SIZE), self.NARROWEST)
+                boxes.append((x, x + width))
+                x += width + self.DOT
+            x += self.SPACE - self.DOT
+        return boxes
+
+    def _middles(self) -> list[float]:
+        """The middle of each leaf; of each merge, half-way between its children's."""
+        x = [(left + right) / 2 for left, right in self.boxes]
+        for left, right in self.tree.children:
+            x.append((x[left] + x[right]) / 2)
+        return x
+
+    def y(self, node: int) -> float:
+        """The middle of a merge's pill, or the upper end of a leaf."""
+        return self.bottom - self.ROW * float(self.tree.height[node])
+
+    def to_svg(self) -> str:
+        parts = [svg.text(self.width / 2, self.bottom + 14, "(empty)", text_anchor="middle", fill=svg.GREY)]
+        if self.boxes:
+            merges = range(len(self.tree.pieces), len(self.tree))
+            lines = svg.group([self._line(node) for node in merges], fill="none", stroke=svg.GREY, stroke_width=1.4)
+            pills = svg.group([self._pill(node) for node in merges], font_size=10.5, text_anchor="middle")
+            parts = [lines, self._words(), pills] if merges else [self._words()]
+        height = self.bottom + self.SIZE * 1.8 + self.MARGIN
+        return svg.card(self.width, height, svg.shorten(self.tree.text, 200), parts)
+
+    def _line(self, node: int) -> str:
+        """From the left child up, across, and down to the right child, with round corners."""
+        left, right = sorted(self.tree.children[node - len(self.tree.pieces)].tolist(), key=self.x.__getitem__)
+        y, r = self.y(node), 7
+        n = svg.number
+        up = f"M{n(self.x[left])} {n(self.y(left))}V{n(y + r)}q0 {-r} {r} {-r}"
+        return f'<path d="{up}H{n(self.x[right] - r)}q{r} 0 {r} {r}V{n(self.y(right))}"/>'
+
+    def _pill(self, node: int) -> str:
+        similarity = float(self.tree.similarity[node - len(self.tree.pieces)])
+        fill = svg.mix(self.LOW, self.HIGH, similarity)
+        x, y, (width, height) = self.x[node], self.y(node), self.PILL
+        return svg.group(
+            [
+                svg.rect(x - width / 2, y - height / 2, width, height, fill, rx=height / 2),
+                svg.text(x, y + 3.8, _cosine(similarity), fill=svg.ink(fill)),
+            ],
+            title=f"{svg.shorten(self.tree.phrase(node), 200)} ({similarity:.3f})",
+        )
+
+    def _words(self) -> str:
+        """The words, each that has several pieces on a grey ground, with dots between them."""
+        grounds, dots, texts = [], [], []
+        y = self.bottom + self.SIZE * 1.35
+        for word in self.tree.words:
+            left = min(self.boxes[word[0]][0], self.boxes[word[-1]][0]) - 5
+            right = max(self.boxes[word[0]][1], self.boxes[word[-1]][1]) + 5
+            if len(word) > 1:
+                grounds.append(svg.rect(left, self.bottom + 2, right - left, self.SIZE * 1.7, (238, 240, 239), rx=6))
+            for leaf in word[1:]:
+                (a, b), (c, d) = self.boxes[leaf - 1], self.boxes[leaf]
+                dots.append(svg.text((max(a, c) + min(b, d)) / 2, y, "·", fill=svg.GREY))
+            texts += [svg.text(self.x[leaf], y, self._shaped(leaf, word)) for leaf in word]
+        direction = {"direction": "rtl"} if self.mirrored else {}
+        return svg.group(grounds + dots + texts, font_size=self.SIZE, text_anchor="middle", **direction)
+
+    def _shaped(self, leaf: int, word: range) -> str:
+        """Arabic letters keep the shape they have inside the word: an invisible joiner stands for their neighbour."""
+        label = self.labels[leaf]
+        before = "\u200d" if leaf > word[0] and _arabic(self.labels[leaf - 1][-1] + label[0]) else ""
+        after = "\u200d" if leaf < word[-1] and _arabic(label[-1] + self.labels[leaf + 1][0]) else ""
+        return before + label + after
+
+
+def _arabic(letters: str) -> bool:
+    return all(unicodedata.bidirectional(letter) == "AL" for letter in letters)
+
+
+@dataclass(frozen=True)
+class BracketTree:
+    """A binary tree over words, as a linguist wrote it: leaf i is word i, and merge k makes node len(words)+k."""
+
+    words: list[str]
+    merges: list[tuple[int, int]]  # left and right node; both were made before
+
+    def expand(self, pieces: Sequence[int]) -> list[tuple[int, int]]:
+        """The merges over pieces, given how many pieces the tokenizer made of each word.
+
+        The pieces of a word merge first, from left to right; then the words, as the brackets say. A word of no
+        pieces is left out, and what it would have merged with takes its place.
+        """
+        if len(pieces) != len(self.words) or min(pieces, default=0) < 0:
+            raise BanyanError(f"one number of pieces was expected for each of {len(self.words)} words, not {pieces}")
+        merges = _Merges()
+        nodes: list[int | None] = []
+        for count in pieces:
+            nodes.append(merges.chain([merges.leaf() for _ in range(count)], "left"))
+        for left, right in self.merges:
+            nodes.append(merges.chain([node for node in (nodes[left], nodes[right]) if node is not None], "left"))
+        return merges.numbered()
+
+
+class _Merges:
+    """Merges written down while the number of leaves is still unknown: merge k is called -1-k until the end."""
+
+    def __init__(self) -> None:
+        self.leaves = 0
+        self.merges: list[tuple[int, int]] = []
+
+    def leaf(self) -> int:
+        self.leaves += 1
+        return self.leaves - 1
+
+    def merge(self, left: int, right: int) -> int:
+        self.merges.append((left, right))
+        return -len(self.merges)
+
+    def chain(self, nodes: list[int], branching: str) -> int | None:
+        """One node over some: ((a b) c) for "left", (a (b c)) for "right"; a lone node is itself."""
+        if not nodes:
+            return None
+        if branching == "left":
+            top = nodes[0]
+            for node in nodes[1:]:
+                top = self.merge(top, node)
+        else:
+            top = nodes[-1]
+            for node in reversed(nodes[:-1]):
+                top = self.merge(node, top)
+        return top
+
+    def numbered(self) -> list[tuple[int, int]]:
+        return [(self._number(left), self._number(right)) for left, right in self.merges]
+
+    def _number(self, node: int) -> int:
+        return node if node >= 0 else self.leaves - 1 - node
+
+
+_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_EMPTY = "-NONE-"
+
+
+def read_brackets(text: str, *, labels: bool = True, branching: str = "right") -> list[BracketTree]:
+    """Read trees in brackets, as in the Penn Treebank and NLTK: (S (NP (DT the) (NN dog)) (VP barked)).
+
+    The first word after an opening bracket is its label, unless `labels` is false: ((the dog) barked). Labels are
+    not kept. A node with one child is that child; a node with more than two is binarised, (a (b c)) by default,
+    ((a b) c) with branching="left". Empty nodes (-NONE- ...) are dropped, and -LRB- is "(" again. An unlabelled
+    bracket around a whole tree, as in the Penn Treebank, is allowed. A tree may go over several lines.
+    """
+    if branching not in ("left", "right"):
+        raise BanyanError(f'branching must be "left" or "right", not {branching!r}')
+    reader = _Reader(text, labels, branching)
+    for match in re.finditer(r"[()]|[^\s()]+", text):
+        reader.take(match.group(), match.start())
+    return reader.finish()
+
+
+@dataclass
+class _Bracket:
+    """An opening bracket that waits for its end."""
+
+    position: int
+    label: str | None = None
+    nodes: list[int | None] = field(default_factory=list)  # None for a dropped one
+
+
+class _Reader:
+    def __init__(self, text: str, labels: bool, branching: str) -> None:
+        self.text, self.labels, self.branching = text, labels, branching
+        self.open: list[_Bracket] = []
+        self.trees: list[BracketTree] = []
+        self.words: list[str] = []
+        self.merges = _Merges()
+
+    def take(self, token: str, position: int) -> None:
+        if token == "(":
+            self.open.append(_Bracket(position))
+        elif not self.open:
+            raise self._error(position, f"'(' was expected, not {token!r}")
+        elif token == ")":
+            self._end(self.open.pop(), position)
+        else:
+            self._word(self.open[-1], token)
+
+    def finish(self) -> list[BracketTree]:
+        if self.open:
+            raise self._error(self.open[-1].position, "this '(' is never closed, ')' was expected before the end")
+        return self.trees
+
+    def _word(self, bracket: _Bracket, token: str) -> None:
+        if self.labels and bracket.label is None and not bracket.nodes:
+            bracket.label = token
+        elif bracket.label == _EMPTY:
+            bracket.nodes.append(None)
+        else:
+            self.words.append(_unescape_word(token))
+            bracket.nodes.append(self.merges.leaf())
+
+    def _end(self, bracket: _Bracket, position: int) -> None:
+        if not bracket.nodes and (self.open or bracket.label):
+            raise self._error(position, "a word or '(' was expected, not ')'")
+        if self.labels and bracket.label is None and (len(bracket.nodes) > 1 or self.open):
+            raise self._error(
+                bracket.position, "a label was expected after '('; read brackets without labels with labels=False"
+            )
+        top = self.merges.chain([node for node in bracket.nodes if node is not None], self.branching)
+        if self.open:
+            self.open[-1].nodes.append(top)
+        else:
+            self.trees.append(BracketTree(self.words, self.merges.numbered()))
+            self.words, self.merges = [], _Merges()
+
+    def _error(self, position: int, problem: str) -> BanyanError:
+        line = self.text.count("\n", 0, position) + 1
+        column = position - self.text.rfind("\n", 0, position)
+        return BanyanError(f"line {line}, column {column}: {problem}")
+
+
+def _escape_word(word: str) -> str:
+    """A word that cannot be taken for brackets or for two words."""
+    return re.sub(r"\s+", "▁", word).replace("(", "-LRB-").replace(")", "-RRB-")
+
+
+def _unescape_word(word: str) -> str:
+    for escaped, character in _ESCAPES.items():
+        word = word.replace(escaped, character)
+    return word
