@@ -89,10 +89,14 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
+    @staticmethod
+    def head() -> dict[str, str]:
+        """What every file we write says of itself."""
+        return {"model_type": "banyan", "format": str(FORMAT), "banyan_version": __version__}
+
     def to_json(self) -> str:
         """What config.json holds: the settings, with the version that wrote them."""
-        head = {"model_type": "banyan", "format": FORMAT, "banyan_version": __version__}
-        return json.dumps({**head, **self.to_dict()}, indent=2) + "\n"
+        return json.dumps({**self.head(), **self.to_dict()}, indent=2) + "\n"
 
     @classmethod
     def from_file(cls, path: str | Path) -> Config:
@@ -102,7 +106,7 @@ class Config:
             raise BanyanError(f"cannot read {path}: {error}") from None
         if not isinstance(values, dict) or values.get("model_type") != "banyan":
             raise BanyanError(f"{path} is not the configuration of a Banyan model")
-        if values.get("format", 0) > FORMAT:
+        if int(values.get("format", 0)) > FORMAT:
             raise BanyanError(
                 f"{path} was written by banyan {values.get('banyan_version')} in format {values['format']}; "
                 f"this is banyan {__version__}, which reads up to format {FORMAT}: upgrade banyan-embed"

@@ -12,6 +12,7 @@ import dataclasses
 import glob
 import gzip
 import hashlib
+import importlib
 import json
 import lzma
 import os
@@ -19,6 +20,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -41,6 +43,9 @@ _KINDS = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv",
 }  # fmt: skip
 _PACKED = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}  # and how their files begin
+
+Moved = Callable[[int], None]  # told how many bytes of a source have been read
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 EMPTY = "empty"
 NOT_TEXT = "that are not text"
@@ -137,7 +142,7 @@ class Corpus:
         self._skipped = 0
         self._column = column
         self._sources = [source for name in names for source in self._resolve(str(name), spool)]
-        self.paths = [source.path for source in self._sources if source.path]
+        self.paths = [source.path for source in self._sources if isinstance(source, _File)]
         self.bytes_total = sum(source.size for source in self._sources)
         self.bytes_read = 0
         self.report = Report()
@@ -149,106 +154,99 @@ class Corpus:
         reading = _Reading(self.layout, report)
         before = 0
         for source in self._sources:
-            report.files += 1
-            empty = True
-            for chunk in self._chunks(source, report, before):
-                empty = False
+            lines = report.lines
+            for chunk in source.chunks(report, self._mover(before)):
                 yield from reading.take(chunk)
             yield from reading.end()
-            report.empty_files += empty
+            report.files += 1
+            report.empty_files += report.lines == lines
             before += source.size
         self.bytes_read = self.bytes_total
         self.report = report
 
     def fingerprint(self) -> str:
         """Changes when the corpus does, judged by names, sizes, times of change and options."""
-        marks = [source.mark() for source in self._sources]
         options = {"reader": _READER, "layout": self.layout, "column": self._column}
+        marks = [source.mark() for source in self._sources]
         return hashlib.sha256(json.dumps([options, marks]).encode()).hexdigest()
 
-    def _resolve(self, name: str, spool: Path | None) -> list[_Source]:
-        if name.startswith("hf:"):
-            return [_load_hf(name, self._column)]
-        if name == "-":
-            return [_file(_spool(sys.stdin.buffer, "standard input", self._column, spool), self._column)]
-        path = Path(name)
-        if not path.exists() and glob.has_magic(name):
-            matches = [Path(match) for match in sorted(glob.glob(name, recursive=True))]
-            paths = [path for match in matches for path in (self._folder(match) if match.is_dir() else [match])]
-            if not paths:
-                raise BanyanError(f"no file matches {name}")
-        elif path.is_dir():
-            paths = self._folder(path)
-            if not paths:
-                raise BanyanError(f"there is no text in the folder {path}: no file ends in {', '.join(_KINDS)}, "
-                                  f"alone or with {', '.join(_PACKED)} after it")  # fmt: skip
-        else:
-            paths = [path]
-        return [_file(_twice(path, self._column, spool), self._column) for path in paths]
+    def _mover(self, before: int) -> Moved:
+        def moved(position: int) -> None:
+            self.bytes_read = before + position
 
-    def _folder(self, folder: Path) -> list[Path]:
-        found = []
-        for parent, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            shown = [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
-            known = [path for path in shown if _kind(path) is not None]
+        return moved
+
+    def _resolve(self, name: str, spool: Path | None) -> list[_File | _HubSet]:
+        if name.startswith("hf:"):
+            return [_HubSet(name, self._column)]
+        if name == "-":
+            paths = [_spooled(sys.stdin.buffer, "stdin", ".jsonl" if self._column else ".txt", spool)]
+        elif not os.path.lexists(name) and glob.has_magic(name):
+            paths = self._glob(name)
+        elif os.path.isdir(name):
+            paths = self._folder(name)
+        else:
+            paths = [Path(name)]
+        return [_File(_readable_twice(path, self._column, spool), self._column) for path in paths]
+
+    def _glob(self, pattern: str) -> list[Path]:
+        matches = sorted(glob.glob(pattern, recursive=True))
+        paths = [Path(match) for match in matches if not os.path.isdir(match)]
+        if not paths:
+            raise BanyanError(f"no file matches {pattern}")
+        return paths
+
+    def _folder(self, folder: str) -> list[Path]:
+        def refuse(error: OSError) -> None:
+            raise BanyanError(f"cannot read the folder {error.filename}: {error.strerror}")
+
+        found: list[Path] = []
+        for parent, folders, names in os.walk(folder, onerror=refuse):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            shown = [Path(parent, name) for name in names if not name.startswith(".")]
+            known = [path for path in shown if _kind(path)]
             self._skipped += len(shown) - len(known)
             found += known
+        if not found:
+            suffixes = f"{', '.join(_KINDS)}, alone or followed by {', '.join(_PACKED)}"
+            raise BanyanError(f"there is no text in the folder {folder}: no file in it ends in {suffixes}")
         return sorted(found)
 
     def _check(self, column: str | None) -> None:
-        if self.paths and not any(source.size for source in self._sources):
+        if not any(source.size for source in self._sources):
             empty = f"{self.paths[0]} is" if len(self.paths) == 1 else f"all {len(self.paths)} files are"
             raise BanyanError(f"there is no text to read: {empty} empty")
         if column is not None and all(source.kind == "text" for source in self._sources):
-            raise BanyanError(f"column {column!r} was asked for, but a text file like {self.paths[0]} has no columns")
+            raise BanyanError(f"{self.paths[0]} is a text file and has no column {column!r}: leave the column out")
 
     def _settle(self, layout: str) -> tuple[str, str]:
-        words = {"lines": "one sentence per line", "running": "running text, to be split into sentences,"}
+        words = {"lines": "one sentence per line", "running": "running text that is to be split into sentences"}
         if layout != "auto":
-            return layout, f"Reading {words[layout].rstrip(',')}, as asked."
+            return layout, f"Reading {words[layout]}, as asked."
         layout, why = assume_layout(self._sample())
         other = "running" if layout == "lines" else "lines"
-        return layout, f'Assuming {words[layout]} because {why}; if that is wrong, ask for layout "{other}".'
+        return layout, f'Assuming {words[layout]}, because {why}; if that is wrong, ask for layout "{other}".'
 
     def _sample(self) -> list[str]:
-        """Some lines of some files. Texts are set apart by blank lines."""
+        """Some lines of some files, set apart by blank lines."""
         step = -(-len(self._sources) // _SAMPLED_FILES)
         sample: list[str] = []
         for source in self._sources[::step]:
             lines: list[str] = []
-            for chunk in self._chunks(source, Report(), 0):
-                lines += chunk.text.split("\n")[:_SAMPLED_LINES]
-                if chunk.ends == "text":
-                    lines.append("")
+            for chunk in source.chunks(Report(), self._mover(0)):
+                lines += [*chunk.text.split("\n"), *[""] * (chunk.ends == "text")]
                 if len(lines) >= _SAMPLED_LINES or chunk.ends == "nothing":
                     break
             sample += [*lines[:_SAMPLED_LINES], ""]
         self.bytes_read = 0
         return sample
 
-    def _chunks(self, source: _Source, report: Report, before: int) -> Iterator[_Chunk]:
-        def moved(position: int) -> None:
-            self.bytes_read = before + position
-
-        if source.kind == "text":
-            assert source.path is not None
-            yield from _text_chunks(source.path, report, moved)
-            return
-        for value in source.values(report, moved):
-            if isinstance(value, str):
-                yield _Chunk(_lines_apart(_clean(value, report)), "text")
-            else:
-                report.lines += 1
-                report.drop(NOT_TEXT)
-                yield _Chunk("", "nothing")
-
 
 class _Chunk(NamedTuple):
     """Text whose lines are set apart by "\\n", and what ends after it."""
 
     text: str
-    ends: str  # a "line", a whole "text", or "nothing": the line goes on in the next chunk
+    ends: str  # a "line", a whole "text", or "nothing": an endless line goes on in the next chunk
 
 
 class _Reading:
@@ -258,19 +256,18 @@ class _Reading:
         self._report = report
         self._split = layout == "running"
         self._running = Running()
-        self._in_line = False  # the beginning of an endless line has been seen
+        self._endless = False  # inside an endless line
 
     def take(self, chunk: _Chunk) -> list[str]:
-        if self._in_line or chunk.ends == "nothing":
+        if self._endless or chunk.ends == "nothing":
             return self._take_endless(chunk)
         sentences = self._take_lines(chunk.text.split("\n"))
         return sentences + self.end() if chunk.ends == "text" else sentences
 
     def end(self) -> list[str]:
-        """A file or a text ends here."""
-        if self._in_line:
-            self._in_line = False
-            self._report.lines += 1
+        """A paragraph certainly ends here."""
+        self._report.lines += self._endless
+        self._endless = False
         return self._count(self._running.end())
 
     def _take_lines(self, lines: list[str]) -> list[str]:
@@ -280,30 +277,428 @@ class _Reading:
         if self._split:
             return self._count([sentence for line in lines for sentence in self._running.line(line)])
         if full and max(map(len, full)) > LONGEST_LINE:
-            full = [sentence for line in full for sentence in self._line(line)]
+            full = [sentence for line in full for sentence in self._shorter(line)]
         return self._count(full)
 
-    def _line(self, line: str) -> list[str]:
+    def _shorter(self, line: str) -> list[str]:
         if len(line) <= LONGEST_LINE:
             return [line]
         self._report.repair(ENDLESS)
         return self._running.part(line) + self._running.end()
 
     def _take_endless(self, chunk: _Chunk) -> list[str]:
-        sentences = []
-        if not self._in_line:
-            sentences = self.end()
-            self._in_line = True
-            if not self._split:
-                self._report.repair(ENDLESS)
-        text, ended, rest = (chunk.text, "", "") if chunk.ends == "nothing" else (chunk.text + "\n").partition("\n")
+        sentences = [] if self._endless else self.end()
+        self._report.repair(ENDLESS, not (self._endless or self._split))
+        self._endless = True
+        text, *rest = [chunk.text] if chunk.ends == "nothing" else chunk.text.split("\n")
         sentences += self._count(self._running.part(text))
-        if ended:
+        if chunk.ends != "nothing":
             sentences += self.end()
-        return sentences + (self.take(_Chunk(rest[:-1], chunk.ends)) if rest else [])
+        return sentences + self._take_lines(rest) if rest else sentences
 
     def _count(self, sentences: list[str]) -> list[str]:
         self._report.kept += len(sentences)
         self._report.repair(CUTS, self._running.cuts)
         self._running.cuts = 0
         return sentences
+
+
+class _File:
+    """One file on disk."""
+
+    def __init__(self, path: Path, column: str | None) -> None:
+        self.path = path
+        self.kind = _kind(path) or "text"
+        try:
+            self.size = path.stat().st_size
+            if self.kind != "parquet":
+                with open(path, "rb") as raw:
+                    _packing(path, raw)
+        except FileNotFoundError:
+            raise BanyanError(f"there is no file or folder {path}") from None
+        except OSError as error:
+            raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+        self.column = "" if self.kind == "text" or not self.size else _COLUMNS[self.kind](path, column)
+
+    def mark(self) -> list[Any]:
+        """What the file is known by; its text is not read."""
+        try:
+            state = self.path.stat()
+        except OSError as error:
+            raise BanyanError(f"cannot read {self.path}: {error.strerror}") from None
+        return [str(self.path.absolute()), state.st_size, state.st_mtime_ns]
+
+    def chunks(self, report: Report, moved: Moved) -> Iterator[_Chunk]:
+        if self.kind == "text":
+            return _text(self.path, report, moved)
+        values = _VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(())
+        return _texts(values, report)
+
+
+class _HubSet:
+    """The training split of a Hugging Face data set, downloaded and kept by the `datasets` package."""
+
+    kind = "hub"
+
+    def __init__(self, name: str, column: str | None) -> None:
+        datasets = _optional("datasets", name, "hub")
+        repository, _, config = name.removeprefix("hf:").partition(":")
+        if not repository:
+            raise BanyanError(f"{name} names no data set: write hf:name or hf:name:config")
+        try:
+            self._rows = datasets.load_dataset(repository, config or None, split="train")
+        except Exception as error:  # whatever a data set's own files, the network or the package may raise
+            raise BanyanError(f"cannot load {name}: {_first_line(error)}") from None
+        kinds = {column: str(getattr(kind, "dtype", "lists")) for column, kind in self._rows.features.items()}
+        self._name = name
+        self._column = _choose(column, kinds, name)
+        self.size = len(self._rows)
+
+    def mark(self) -> list[Any]:
+        return [self._name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
+
+    def chunks(self, report: Report, moved: Moved) -> Iterator[_Chunk]:
+        return _texts(self._values(moved), report)
+
+    def _values(self, moved: Moved) -> Iterator[object]:
+        done = 0
+        for rows in self._rows.select_columns([self._column]).iter(batch_size=1000):
+            yield from rows[self._column]
+            done += len(rows[self._column])
+            moved(done)
+
+
+def _kind(path: Path) -> str | None:
+    """By the suffix, the one before .gz and the like; None if it is not known."""
+    name = path.name.lower()
+    for suffix in _PACKED:
+        name = name.removesuffix(suffix)
+    return _KINDS.get(Path(name).suffix)
+
+
+def _readable_twice(path: Path, column: str | None, spool: Path | None) -> Path:
+    """The path itself, or that of a copy when it is a pipe or a device."""
+    if not path.exists() or path.is_file():
+        return path
+    suffix = path.suffix if _kind(path) else ".jsonl" if column else ".txt"
+    try:
+        with open(path, "rb") as stream:
+            return _spooled(stream, path.name, suffix, spool)
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _spooled(stream: BinaryIO, name: str, suffix: str, folder: Path | None) -> Path:
+    """A copy of the stream, named after its content: the same text piped in again is the same, unchanged file."""
+    if folder is None:
+        raise BanyanError(f"{name} can be read only once: say where a copy may be kept (spool=folder)")
+    digest = hashlib.sha256()
+    part = folder / f".{name}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(part, "wb") as copy:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+                copy.write(block)
+        if not part.stat().st_size:
+            raise BanyanError(f"there is no text to read: {name} is empty")
+        path = folder / f"{name}-{digest.hexdigest()[:16]}{suffix}"
+        if not path.exists():
+            files.sync(part)
+            part.replace(path)
+    except OSError as error:
+        raise BanyanError(f"cannot copy {name} to {folder}: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _packing(path: Path, raw: BinaryIO) -> str | None:
+    """How a file is compressed, judged by its first bytes."""
+    start = raw.read(6)
+    raw.seek(0)
+    for suffix, magic in _PACKED.items():
+        if start.startswith(magic):
+            return suffix
+    if start and path.suffix.lower() in _PACKED:
+        raise BanyanError(f"{path} is not the compressed file its name says: it does not begin like one")
+    return None
+
+
+def _blocks(path: Path, moved: Moved) -> Iterator[bytes]:
+    """The decompressed bytes of a file."""
+    try:
+        with open(path, "rb") as raw:
+            for block in _unpacked(path, raw):
+                moved(raw.tell())
+                yield block
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise _damaged(path, error) from None
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    packing = _packing(path, raw)
+    if packing == ".zst":
+        yield from _unpacked_zst(path, raw)
+        return
+    opened: Any = {".gz": gzip.open, ".xz": lzma.open, None: nullcontext}[packing]
+    with opened(raw) as stream:
+        while block := stream.read(_BLOCK):
+            yield block
+
+
+def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    """Frame by frame, because zstandard's own stream reader takes a cut file for a whole one."""
+    zstandard = _optional("zstandard", str(path), "data")
+    frame = None
+    try:
+        while packed := raw.read(1 << 13):  # little at a time: it may grow ten-thousandfold
+            while packed:
+                frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                yield frame.decompress(packed)
+                packed = frame.unused_data
+                frame = None if frame.eof else frame
+    except zstandard.ZstdError as error:
+        raise _damaged(path, error) from None
+    if frame is not None:
+        raise _damaged(path, EOFError("the last frame has no end"))
+
+
+def _damaged(path: Path, error: Exception) -> BanyanError:
+    return BanyanError(f"{path} is damaged or was cut short ({_first_line(error)}): fetch or compress it again")
+
+
+def _utf8(path: Path, report: Report, moved: Moved) -> Iterator[bytes]:
+    """The text of a file in UTF-8, also if it was in UTF-16 with a byte order mark."""
+    blocks = (block for block in _blocks(path, moved) if block)
+    first = next(blocks, b"")
+    # A NUL too, since some bad UTF-8 begins like a mark; UTF-16 has one in every space and line end.
+    if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" not in first:
+        return chain([first], blocks)
+    report.repair(UTF16)
+    return _from_utf16(path, chain([first], blocks))
+
+
+def _from_utf16(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")()
+    try:
+        for block in blocks:
+            yield decoder.decode(block).encode()
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise BanyanError(f"{path} begins like UTF-16 but is not ({error.reason}): convert it to UTF-8") from None
+
+
+def _text(path: Path, report: Report, moved: Moved) -> Iterator[_Chunk]:
+    """A text file in chunks of whole lines; only an endless line comes in parts."""
+    held, first = b"", True
+    for block in chain(filter(None, _utf8(path, report, moved)), [b""]):
+        held += block
+        end = _last_line_end(held) if block else len(held)
+        if end:
+            text, used = _decoded(held[:end], True, report)
+        elif len(held) > 4 * LONGEST_LINE:  # in bytes, of which a character has at most four
+            text, used = _decoded(held.removesuffix(b"\r"), False, report)
+        else:
+            continue
+        held = held[used:]
+        if first:
+            _refuse_binary(path, text)
+        first = False
+        text = _clean(text, report)
+        yield _Chunk(_lines_apart(text), "line") if end else _Chunk(text, "nothing")
+
+
+def _last_line_end(held: bytes) -> int:
+    """The length up to the last line end; a "\r" as the last byte of all may be half of "\r\n"."""
+    return max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
+
+
+def _decoded(data: bytes, final: bool, report: Report) -> tuple[str, int]:
+    """The text, and how many bytes it took: without `final`, half a character at the end is left."""
+    try:
+        return codecs.utf_8_decode(data, "strict", final)
+    except UnicodeDecodeError:
+        text, used = codecs.utf_8_decode(data, "replace", final)
+        report.repair(BAD_BYTES, text.count("\ufffd") - data[:used].count("\ufffd".encode()))
+        return text, used
+
+
+def _refuse_binary(path: Path, text: str) -> None:
+    if len(text) >= 512 and text.count("\ufffd") + text.count("\0") > 0.3 * len(text):
+        raise BanyanError(f"{path} is not UTF-8 text: convert it first, for example with iconv")
+
+
+def _clean(text: str, report: Report) -> str:
+    if "\0" in text:
+        report.repair(NULS, text.count("\0"))
+        text = text.replace("\0", " ")
+    if "\ufeff" in text:  # also inside, where files with marks were joined
+        report.repair(MARKS, text.count("\ufeff"))
+        text = text.replace("\ufeff", "")
+    return text
+
+
+def _lines_apart(text: str) -> str:
+    """With "\n" between lines and none after the last: "\n", "\r\n" and "\r" end a line, and nothing else does."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n")
+
+
+def _texts(values: Iterator[object], report: Report) -> Iterator[_Chunk]:
+    """The values of a column, each a text of its own."""
+    for value in values:
+        if isinstance(value, str):
+            yield _Chunk(_lines_apart(_clean(value, report)), "text")
+        else:
+            report.lines += 1
+            report.drop(NOT_TEXT)
+
+
+def _long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
+    """The lines of a file, also those of many millions of characters."""
+    parts: list[str] = []
+    for chunk in _text(path, report, moved):
+        if chunk.ends == "nothing":
+            parts.append(chunk.text)
+            if sum(map(len, parts)) > LONGEST_RECORD:
+                raise BanyanError(f"{path} has a line of more than {LONGEST_RECORD:,} characters: is it damaged?")
+            continue
+        first, *rest = chunk.text.split("\n")
+        yield "".join(parts) + first
+        yield from rest
+        parts = []
+    if parts:
+        yield "".join(parts)
+
+
+def _json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, object] | None]:
+    """The objects of JSON lines, None for an empty line."""
+    for number, line in enumerate(_long_lines(path, report, moved), 1):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise BanyanError(f"{path}:{number}: not valid JSON ({error}); each line must hold one object") from None
+        if row is not None and not isinstance(row, dict):
+            raise BanyanError(f"{path}:{number}: expected a JSON object with a column of text, found {line[:40]!r}")
+        yield row
+
+
+def _json_column(path: Path, column: str | None) -> str:
+    row = next(filter(None, _json_rows(path, Report(), _nowhere)), None)
+    if row is None:
+        return column or ""
+    kinds = {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
+    if column in kinds:
+        return column  # whatever its first value is
+    return _choose(column, kinds, str(path))
+
+
+def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    for row in _json_rows(path, report, moved):
+        value = "" if row is None else row.get(column)
+        if isinstance(value, str) and not value.isascii():
+            value, count = _SURROGATE.subn("\ufffd", value)
+            report.repair(SURROGATES, count)
+        yield value
+
+
+def _csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
+    lines = (line + "\n" for line in _long_lines(path, report, moved))
+    if _kind(path) == "tsv":
+        rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        rows = csv.reader(lines, strict=True)
+    width = None
+    try:
+        for row in rows:
+            width = width or len(row)
+            if len(row) > width and any(row[width:]):
+                raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the first line names {width}")
+            yield row
+    except csv.Error as error:
+        raise BanyanError(f"{path}:{rows.line_num}: {error}") from None
+
+
+def _csv_column(path: Path, column: str | None) -> str:
+    names = next(_csv_rows(path, Report(), _nowhere), [])
+    return _choose(column, dict.fromkeys(names, "string"), str(path))
+
+
+def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    rows = _csv_rows(path, report, moved)
+    place = next(rows).index(column)
+    for row in rows:
+        yield "" if not row else row[place] if place < len(row) else None
+
+
+def _parquet(path: Path) -> Any:
+    parquet = _optional("pyarrow.parquet", str(path), "data")
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are among them
+        raise BanyanError(f"cannot read {path} as Parquet: {_first_line(error)}") from None
+
+
+def _parquet_column(path: Path, column: str | None) -> str:
+    with _parquet(path) as table:
+        return _choose(column, {field.name: str(field.type) for field in table.schema_arrow}, str(path))
+
+
+def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    size, done = path.stat().st_size, 0
+    with _parquet(path) as table:
+        try:
+            for rows in table.iter_batches(batch_size=4096, columns=[column]):
+                yield from _strings(rows.column(0), report)
+                done += len(rows)
+                moved(size * done // table.metadata.num_rows)
+        except (OSError, ValueError) as error:
+            raise _damaged(path, error) from None
+
+
+def _strings(values: Any, report: Report) -> list[object]:
+    try:
+        return values.to_pylist()
+    except UnicodeDecodeError:
+        raw = values.cast("large_binary").to_pylist()
+        return [None if value is None else _decoded(value, True, report)[0] for value in raw]
+
+
+def _choose(column: str | None, kinds: dict[str, str], where: str) -> str:
+    """The column to read, out of those there are (name -> what it holds)."""
+    names = ", ".join(kinds)
+    texts = [name for name, kind in kinds.items() if kind in ("string", "large_string", "string_view")]
+    if column is None:
+        if len(texts) == 1:
+            return texts[0]
+        raise BanyanError(f"{where} has {'several columns' if texts else 'no column'} of text: name the one to read "
+                          f"(--column, column=); its columns are {names}")  # fmt: skip
+    if column not in kinds:
+        raise BanyanError(f"{where} has no column {column!r}; its columns are {names}")
+    if column not in texts:
+        raise BanyanError(f"column {column!r} of {where} holds {kinds[column]}, not text; its columns are {names}")
+    return column
+
+
+def _optional(module: str, wanted_for: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise BanyanError(f'{wanted_for} needs the package {package}: pip install "banyan-embed[{extra}]"') from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _nowhere(position: int) -> None:
+    pass
+
+
+_COLUMNS = {"json": _json_column, "csv": _csv_column, "tsv": _csv_column, "parquet": _parquet_column}
+_VALUES = {"json": _json_values, "csv": _csv_values, "tsv": _csv_values, "parquet": _parquet_values}

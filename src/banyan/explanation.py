@@ -110,11 +110,9 @@ def _right(text: str, columns: int) -> str:
 
 def _paint(text: str, background: svg.Colour) -> str:
     """Text on a colour of the 6 × 6 × 6 that nearly every terminal knows."""
-    back, front = (
-        16 + sum(round(part / 51) * scale for part, scale in zip(colour, (36, 6, 1), strict=True))
-        for colour in (background, svg.ink(background))
-    )
-    return f"\x1b[48;5;{back};38;5;{front}m{text}\x1b[0m"
+    red, green, blue = (max(round((part - 55) / 40), 0) for part in background)
+    black_or_white = 16 if svg.ink(background) == svg.DARK else 231
+    return f"\x1b[48;5;{16 + 36 * red + 6 * green + blue};38;5;{black_or_white}m{text}\x1b[0m"
 
 
 class _Drawing:
@@ -128,11 +126,12 @@ class _Drawing:
     def __init__(self, explanation: Explanation) -> None:
         self.explanation = explanation
         self.numbers = explanation.matrix.size <= 500
-        self.cell = (46, 28) if self.numbers else (18, 18)
         self.size = 13 if self.numbers else 11
         self.row_widths = [svg.text_width(svg.visible(label), self.size) for label in explanation.rows]
         self.column_widths = [svg.text_width(svg.visible(label), self.size) for label in explanation.columns]
-        self.sloping = max(self.column_widths) > self.cell[0] - 4
+        level = max(self.column_widths) + 10  # the cells' width if the labels above them do not slope
+        self.sloping = not self.numbers or level > 72 or level * len(self.column_widths) > 900
+        self.cell = (46 if self.sloping else max(level, 46), 28) if self.numbers else (18, 18)
         self.left = self.MARGIN + max(self.row_widths) + 8
         head = max(self.column_widths) * self.SLOPE + 8 if self.sloping else self.size
         self.top = self.MARGIN + self.TITLE + head + 8

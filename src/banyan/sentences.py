@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 LONGEST = 1000  # characters; a longer sentence is cut at white space into parts of about half of that
 WINDOW = LONGEST + 100  # what follows a full stop helps to decide whether it ends the sentence
@@ -21,15 +22,20 @@ _OPENING = "\"'“‘„‚«‹([{「『（【《〈［｛¿¡-–—•*"
 _END = re.compile(rf"([{re.escape(_SOFT + _HARD)}]+)[{re.escape(_CLOSING)}]*(?:\[\d{{1,3}}\])*(\s*)")
 _ENDS_LINE = re.compile(rf"[{re.escape(_SOFT + _HARD)}:][{re.escape(_CLOSING)}]*$")
 
-_TITLES = frozenset(
-    """mr mrs ms messrs dr prof st ste mt rev hon gen col maj capt cpt cmdr lt sgt cpl adm gov sen rep pres vs cf viz
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ABBREVIATIONS = _words("""
+    mr mrs ms messrs dr prof st ste mt rev hon gen col maj capt cpt cmdr lt sgt cpl adm gov sen rep pres vs cf viz
     jr sr mme mlle mgr hr fr frl bzw bspw sog vgl evtl ggf inkl dra sra srta ud uds ing lic dott sig avv
-    ул им пр проф акад гр тов дж डॉ श्री""".split()
-)
-_BEFORE_NUMBERS = frozenset(
-    """no nos nr núm num n° vol vols fig figs p pp pg pág art ch chap cap sec sect op ca approx eq tab abb bd ver v
-    jan feb mar apr jun jul aug sep sept oct nov dec гл рис стр табл ст""".split()
-)
+    ул им пр проф акад гр тов дж डॉ श्री
+""")
+_BEFORE_NUMBERS = _words("""
+    no nos nr núm num n° vol vols fig figs p pp pg pág art ch chap cap sec sect op ca approx eq tab abb bd ver v
+    jan feb mar apr jun jul aug sep sept oct nov dec гл рис стр табл ст
+""")
 
 
 def split(text: str) -> list[str]:
@@ -116,9 +122,12 @@ def _ends_sentence(text: str, start: int, found: re.Match[str], limit: int) -> b
         return True
     if not white:
         return False
-    after = next((char for char in text[found.end() : limit] if char not in _OPENING), "")
-    if after in _SOFT:  # also when there is nothing else
+    place = found.end()
+    while place < limit and text[place] in _OPENING:
+        place += 1
+    if place == limit or text[place] in _SOFT:
         return False
+    after = text[place]
     before = text[start : found.start()]
     if after.islower() and before != before.lower():
         return False  # only in text without capitals does a sentence begin with a small letter
@@ -133,11 +142,12 @@ def _abbreviates(before: str, after: str) -> bool:
     word = words[-1].lstrip(_OPENING)
     if len(words) == 1 and word.isdigit() and len(word) < 4:
         return True
-    letters = word.split(".")
-    short = all(0 < len(part) <= 2 and part.isalpha() and part.lower() != part.upper() for part in letters)
-    if short and (len(letters) > 1 or len(word) == 1):
+    small = word.lower()
+    if (small in _ABBREVIATIONS and not word.isupper()) or (small in _BEFORE_NUMBERS and after.isdigit()):
         return True
-    return (word.lower() in _TITLES and not word.isupper()) or (after.isdigit() and word.lower() in _BEFORE_NUMBERS)
+    if len(word) > 1 and "." not in word:
+        return False
+    return all(0 < len(part) <= 2 and part.isalpha() and part.lower() != part.upper() for part in word.split("."))
 
 
 def assume_layout(lines: Sequence[str]) -> tuple[str, str]:
@@ -171,6 +181,6 @@ def _hard_wrapped(lines: Sequence[str], counts: Sequence[int]) -> bool:
 
 
 def _neighbours(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for line, below in zip(lines, lines[1:], strict=False):
+    for line, below in pairwise(lines):
         if line.strip() and below.strip():
             yield line.rstrip(), below

@@ -14,8 +14,13 @@ GREY: Colour = (138, 148, 143)
 
 # Controls would reach the terminal, and neither they nor surrogates may stand in XML, not even escaped.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-# The letters from Tamil to Sinhala, of Burmese, Ethiopic and Khmer are broader than Latin ones.
-_BROAD = (range(0x0B80, 0x0E00), range(0x1000, 0x10A0), range(0x1200, 0x13A0), range(0x1780, 0x1800))
+# Letters of these scripts are narrower or broader than most; measured in Noto Sans, in parts of the font size.
+_SCRIPTS = {
+    range(0x0590, 0x0900): 0.66,  # Hebrew to Syriac
+    range(0x0900, 0x0B80): 0.72,  # Devanagari to Oriya
+    range(0x0B80, 0x0E00): 1.0,  # Tamil to Sinhala
+    range(0x0E00, 0x1000): 0.66,  # Thai to Tibetan
+}
 
 
 def visible(text: str) -> str:
@@ -30,11 +35,14 @@ def escape(text: str) -> str:
 
 def shorten(text: str, columns: int) -> str:
     """The start of a text, ending in an ellipsis where it takes more than so many terminal columns."""
-    if terminal_width(text) <= columns:
-        return text
-    while text and terminal_width(text) > columns - 1:
-        text = text[:-1]
-    return text + "…"
+    used = kept = 0
+    for end, character in enumerate(text, start=1):
+        used += terminal_width(character)
+        if used > columns:
+            return text[:kept] + "…"
+        if used < columns:
+            kept = end
+    return text
 
 
 def wide(character: str) -> bool:
@@ -48,7 +56,7 @@ def terminal_width(text: str) -> int:
 
 def text_width(text: str, size: float) -> float:
     """A guess, rather too large than too small, of a text's width in a sans-serif font of that size."""
-    dotted_circle = 0.6 if text and _combines(text[0]) else 0.0
+    dotted_circle = 0.6 if unicodedata.category(text[:1] or " ").startswith("M") else 0.0
     return size * (dotted_circle + sum(map(_advance, text)))
 
 
@@ -61,15 +69,14 @@ def _advance(character: str) -> float:
         return 0.0
     if wide(character):
         return 1.3 if unicodedata.category(character) == "So" else 1.03  # emoji are broader than ideographs
-    if character in "ijlI.,:;'|!()[]ftr/\\- ":
+    if character in "ijlI.,:;'|!()[]ftr/\\- ·‘’":
         return 0.41
-    if character in "mwMW@%—…":
-        return 1.0
-    if any(ord(character) in block for block in _BROAD):
-        return 1.1
-    if character.isascii() and not character.isupper():
-        return 0.64
-    return 0.8
+    if character in "mwMW@%—…" or (character.isupper() and not character.isascii()):
+        return 1.05
+    if unicodedata.category(character) == "Mc":
+        return 0.5
+    large = not character.isascii() or character.isupper() or character in "#&+<=>^~"
+    return next((size for letters, size in _SCRIPTS.items() if ord(character) in letters), 0.8 if large else 0.64)
 
 
 def right_to_left(text: str) -> bool:

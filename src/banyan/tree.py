@@ -50,10 +50,10 @@ class Tree:
     @cached_property
     def height(self) -> np.ndarray:
         """int32 [2n-1]: 0 for a leaf, else one more than the higher child."""
-        height = np.zeros(len(self), np.int32)
-        for node, (left, right) in enumerate(self.children, start=len(self.pieces)):
-            height[node] = 1 + max(height[left], height[right])
-        return height
+        height = [0] * len(self.pieces)
+        for left, right in self.children.tolist():
+            height.append(1 + max(height[left], height[right]))
+        return np.array(height, np.int32)
 
     def phrase(self, node: SupportsIndex) -> str:
         """The text under a node, without white space around it."""
@@ -64,18 +64,18 @@ class Tree:
     def leaves(self) -> list[str]:
         """Each leaf as it stands in the text, or its piece where it has no characters of its own.
 
-        (A byte of a character that the leaf before it already shows, or a space alone.)
+        (A byte of a character that the leaf before it already shows, or a space alone, written ▁.)
         """
         own = (self.text[start:end].strip() for start, end in self._own_spans())
-        return [characters or piece for characters, piece in zip(own, self.pieces, strict=True)]
+        return [characters or piece.strip() or "▁" for characters, piece in zip(own, self.pieces, strict=True)]
 
     @cached_property
-    def words(self) -> list[range]:
+    def _words(self) -> list[range]:
         """The leaves that make up each word of the text."""
         starts, previous_end = [], 0
         for leaf, (start, end) in enumerate(self._own_spans()):
             if start < end:
-                goes_on = start == previous_end and all(map(_in_word, self.text[start - 1 : start + 1]))
+                goes_on = 0 < start == previous_end and all(map(_in_word, self.text[start - 1 : start + 1]))
             else:
                 goes_on = not self.pieces[leaf].startswith("▁")
             if leaf == 0 or not goes_on:
@@ -91,8 +91,8 @@ class Tree:
             covered = max(end, covered)
 
     def __repr__(self) -> str:
-        height = self.height.max(initial=0)
-        return f"<Tree of {svg.shorten(self.text, 40)!r}: {len(self.pieces)} leaves, height {height}>"
+        leaves = "1 leaf" if len(self.pieces) == 1 else f"{len(self.pieces)} leaves"
+        return f"<Tree of {svg.shorten(self.text, 40)!r}: {leaves}, height {self.height.max(initial=0)}>"
 
     def __str__(self) -> str:
         """One line for each leaf, the root at the left, the cosine at each merge."""
@@ -113,7 +113,7 @@ class Tree:
     def _joined_leaves(self) -> list[str]:
         """The leaves, with a dot on each side where the word goes on."""
         labels = [svg.visible(leaf) for leaf in self.leaves]
-        for word in self.words:
+        for word in self._words:
             for leaf in word[1:]:
                 labels[leaf - 1] += "·"
                 labels[leaf] = "·" + labels[leaf]
@@ -214,12 +214,13 @@ def _cosine(value: float) -> str:
     return f"{round(float(value), 2) + 0.0:.2f}".replace("-0.", "-.")[:4]
 
 
-_UNSPACED = (range(0x0E00, 0x1000), range(0x1000, 0x10A0), range(0x1780, 0x1800))  # Thai to Tibetan, Burmese, Khmer
+_UNSPACED = (range(0x0E00, 0x10A0), range(0x1780, 0x1800))  # Thai to Burmese, Khmer
+_HANGUL = range(0xAC00, 0xD7A4)  # wide, but Korean has spaces
 
 
 def _in_word(character: str) -> bool:
     """Whether a character belongs to a word of a script that parts its words by spaces."""
-    if svg.wide(character) or any(ord(character) in block for block in _UNSPACED):
+    if any(ord(character) in block for block in _UNSPACED) or (svg.wide(character) and ord(character) not in _HANGUL):
         return False
     return unicodedata.category(character)[0] in "LMN" or character in "\u200c\u200d"
 
@@ -250,7 +251,7 @@ class _Drawing:
         """Where each leaf begins and ends."""
         boxes: list[tuple[float, float]] = []
         x = self.MARGIN + 6.0
-        for word in self.tree.words:
+        for word in self.tree._words:
             for leaf in word:
                 width = max(svg.text_width(self.labels[leaf], self.SIZE), self.NARROWEST)
                 boxes.append((x, x + width))
@@ -261,7 +262,7 @@ class _Drawing:
     def _middles(self) -> list[float]:
         """The middle of each leaf; of each merge, half-way between its children's."""
         x = [(left + right) / 2 for left, right in self.boxes]
-        for left, right in self.tree.children:
+        for left, right in self.tree.children.tolist():
             x.append((x[left] + x[right]) / 2)
         return x
 
@@ -270,12 +271,14 @@ class _Drawing:
         return self.bottom - self.ROW * float(self.tree.height[node])
 
     def to_svg(self) -> str:
-        parts = [svg.text(self.width / 2, self.bottom + 14, "(empty)", text_anchor="middle", fill=svg.GREY)]
-        if self.boxes:
-            merges = range(len(self.tree.pieces), len(self.tree))
-            lines = svg.group([self._line(node) for node in merges], fill="none", stroke=svg.GREY, stroke_width=1.4)
-            pills = svg.group([self._pill(node) for node in merges], font_size=10.5, text_anchor="middle")
-            parts = [lines, self._words(), pills] if merges else [self._words()]
+        merges = range(len(self.tree.pieces), len(self.tree))
+        parts = [
+            svg.group([self._line(node) for node in merges], fill="none", stroke=svg.GREY, stroke_width=1.4),
+            svg.group([self._pill(node) for node in merges], font_size=10.5, text_anchor="middle"),
+            self._text(),
+        ]
+        if not self.boxes:
+            parts = [svg.text(self.width / 2, self.bottom + 20, "(empty)", text_anchor="middle", fill=svg.GREY)]
         height = self.bottom + self.SIZE * 1.8 + self.MARGIN
         return svg.card(self.width, height, svg.shorten(self.tree.text, 200), parts)
 
@@ -299,11 +302,11 @@ class _Drawing:
             title=f"{svg.shorten(self.tree.phrase(node), 200)} ({similarity:.3f})",
         )
 
-    def _words(self) -> str:
+    def _text(self) -> str:
         """The words, each that has several pieces on a grey ground, with dots between them."""
         grounds, dots, texts = [], [], []
         y = self.bottom + self.SIZE * 1.35
-        for word in self.tree.words:
+        for word in self.tree._words:
             left = min(self.boxes[word[0]][0], self.boxes[word[-1]][0]) - 5
             right = max(self.boxes[word[0]][1], self.boxes[word[-1]][1]) + 5
             if len(word) > 1:
@@ -340,8 +343,8 @@ class BracketTree:
         The pieces of a word merge first, from left to right; then the words, as the brackets say. A word of no
         pieces is left out, and what it would have merged with takes its place.
         """
-        if len(pieces) != len(self.words) or min(pieces, default=0) < 0:
-            raise BanyanError(f"one number of pieces was expected for each of {len(self.words)} words, not {pieces}")
+        if len(pieces) != len(self.words):
+            raise BanyanError(f"the brackets have {len(self.words)} words, but pieces were counted for {len(pieces)}")
         merges = _Merges()
         nodes: list[int | None] = []
         for count in pieces:

@@ -1,0 +1,81 @@
+"""The README.md of a model folder: what it was trained on, how well it does, how to use it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from banyan._version import __version__
+
+if TYPE_CHECKING:
+    from banyan.corpus import Report
+    from banyan.encoder import Banyan
+
+_CARD = """\
+---
+library_name: banyan-embed
+pipeline_tag: sentence-similarity
+tags: [banyan, sentence-embeddings]
+---
+
+# A Banyan model
+
+Sentence embeddings of {dim} dimensions, trained from scratch by [banyan-embed](https://pypi.org/project/banyan-embed/) {version}.
+
+```python
+from banyan import Banyan
+
+model = Banyan.from_pretrained("path/to/this/folder")
+model.encode(["one sentence", "another"])  # float32 [2, {dim}]
+print(model.parse("one sentence"))         # the tree it composes
+```
+
+## Training text
+{report}
+
+## Training
+| | |
+|---|---|
+{settings}
+
+{parameters}
+
+## Scores
+{scores}
+
+The model is a tree autoencoder after *Banyan: Improved Representation Learning with Explicit Structure* (Opper and
+Siddharth, ICML 2025).
+"""
+
+
+def model_card(model: Banyan, report: Report, metrics: Path) -> str:
+    config = model.config
+    settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_dict().items())
+    message_passing = 7 * config.width
+    output = sum(model.weights[name].size for name in ("out_weight", "out_bias") if name in model.weights)
+    return _CARD.format(
+        dim=config.dim,
+        version=__version__,
+        report=report.summary(),
+        settings=settings,
+        parameters=(
+            f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the embedding, "
+            f"{output:,} in the output layer (training only)."
+        ),
+        scores=_scores(metrics),
+    )
+
+
+def _scores(metrics: Path) -> str:
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    last = next((row for row in reversed(rows) if "finished_epoch" in row), None)
+    if last is None:
+        return "None yet."
+    names = {
+        "train_loss": "loss on the training text",
+        "dev_loss": "loss on held-out text",
+        "pairs_spearman": "Spearman × 100 on the pair file that was given",
+    }
+    lines = [f"- {told}: {last[name]:.4f}" for name, told in names.items() if name in last]
+    return f"After epoch {last['finished_epoch']}:\n" + "\n".join(lines)

@@ -1,0 +1,68 @@
+"""The state of a training run in one file that appears whole or not at all. No pickles: safetensors and JSON."""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from banyan import files
+from banyan.config import FORMAT, Config
+from banyan.errors import BanyanError
+
+if TYPE_CHECKING:
+    import torch
+
+    from banyan.model import BanyanModel
+
+
+@dataclass
+class Progress:
+    """Where a run is. Everything random in it is a function of the seed and these numbers."""
+
+    epoch: int = 0  # finished epochs
+    batch: int = 0  # finished batches of the epoch under way
+    step: int = 0  # finished steps in all
+    loss_sum: float = 0.0  # over the batches of the epoch under way
+    metrics_bytes: int = 0  # what metrics.jsonl held at this point
+
+
+def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    tensors = {f"model.{name}": parameter.detach() for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimiser.state[parameter].items():
+            tensors[f"{key}.{name}"] = value
+    state = json.dumps({**Config.head(), "progress": asdict(progress)})
+    try:
+        with files.atomic(path) as temporary:
+            save_file(tensors, temporary, metadata={"banyan": state})
+    except (OSError, SafetensorError) as error:
+        full = getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
+        kept = f"the last good one is kept at {path}" if path.exists() else "no earlier one exists"
+        reason = "the disk is full" if full else str(error)
+        raise BanyanError(f"cannot write a checkpoint to {path}: {reason}; {kept}") from None
+
+
+def load(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer) -> Progress:
+    """Put model and optimiser back to where they were."""
+    import torch
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file, torch.no_grad():
+            state = json.loads(file.metadata()["banyan"])
+            if int(state["format"]) > FORMAT:
+                raise BanyanError(f"{path} was written by banyan {state['banyan_version']}: upgrade banyan-embed")
+            for name, parameter in model.named_parameters():
+                parameter.copy_(file.get_tensor(f"model.{name}"))
+                keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in file.keys()]  # noqa: SIM118
+                if keys:
+                    optimiser.state[parameter] = {key: file.get_tensor(f"{key}.{name}") for key in keys}
+    except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
+        raise BanyanError(f"cannot resume from {path}: {error}") from None
+    return Progress(**state["progress"])

@@ -1,0 +1,268 @@
+"""Banyan: a trained model, used without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from banyan import threads
+from banyan.config import Config
+from banyan.errors import BanyanError
+from banyan.graph import Forest, check_ragged, disentangled, from_merges
+from banyan.reference import Functions
+from banyan.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from banyan.explanation import Explanation
+    from banyan.tree import Tree
+
+WEIGHTS = "model.safetensors"
+SETTINGS = "config.json"
+TOKENIZER = "tokenizer.json"
+
+
+class Banyan:
+    """Text in, vectors and trees out.
+
+    >>> model = Banyan.from_pretrained("model/")
+    >>> model.encode(["Homer ate doughnuts.", "Lisa plays the saxophone."]).shape
+    (2, 256)
+    """
+
+    def __init__(self, config: Config, tokenizer: Tokenizer, weights: dict[str, np.ndarray]) -> None:
+        from banyan.backends import _numba
+
+        self.config = config
+        self.tokenizer = tokenizer
+        self.weights = weights
+        self.embedding = weights["embedding"]
+        self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
+        self._encoder = _numba.Encoder(self.embedding, self.functions)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path) -> Banyan:
+        """Load a folder that `banyan train` or `save_pretrained` wrote."""
+        folder = Path(path)
+        if not folder.is_dir():
+            raise BanyanError(f"there is no model folder {str(path)!r}; `banyan train` makes one")
+        for name in (SETTINGS, WEIGHTS, TOKENIZER):
+            if not (folder / name).is_file():
+                raise BanyanError(f"{folder} is not a finished model: it has no {name}")
+        config = Config.from_file(folder / SETTINGS)
+        tokenizer = Tokenizer.from_file(folder / TOKENIZER)
+        return cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size))
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the folder that `from_pretrained` reads; each file appears whole or not at all."""
+        from safetensors.numpy import save_file
+
+        from banyan import files
+
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with files.atomic(folder / WEIGHTS) as temporary:
+            save_file(self.weights, temporary, metadata=self.config.head())
+        self.tokenizer.save(folder / TOKENIZER)
+        files.write_text(folder / SETTINGS, self.config.to_json())
+
+    @property
+    def dim(self) -> int:
+        return self.embedding.shape[1]
+
+    def __repr__(self) -> str:
+        return f"Banyan(dim={self.dim}, vocabulary={len(self.embedding)}, preset={self.config.preset!r})"
+
+    # --- Vectors -----------------------------------------------------------------------------------------------------
+
+    def encode(
+        self,
+        texts: str | Sequence[str] | Iterable[str],
+        normalize: bool = False,
+        batch_size: int = 1024,
+        show_progress_bar: bool | None = None,
+    ) -> np.ndarray:
+        """Embeddings, float32 [n, E]; one vector [E] for a lone string. A text without any token (empty, or white
+        space) gets the zero vector. The same text gets the same bits alone, in any batch, with any thread count."""
+        if isinstance(texts, str):
+            return self.encode([texts], normalize)[0]
+        texts = _all_strings(texts)
+        out = np.zeros((len(texts), self.dim), np.float32)
+        if batch_size < 1:
+            raise BanyanError(f"batch_size must be at least 1, not {batch_size}")
+        block = min(batch_size, -(-len(texts) // threads.available()) or 1)
+        jobs = [(texts[i : i + block], out[i : i + block], normalize) for i in range(0, len(texts), block)]
+        if _wants_bar(show_progress_bar, len(texts)):
+            from banyan.display import progress
+
+            for group in progress(_groups(jobs, 64), "encoding"):
+                threads.run(self._encode_block, group)
+        else:
+            threads.run(self._encode_block, jobs)
+        return out
+
+    def _encode_block(self, texts: Sequence[str], out: np.ndarray, normalize: bool) -> None:
+        tokens, offsets = self.tokenizer.encode(texts, threads=1)
+        self._encode_ragged(tokens, offsets, out, n_threads=1)
+        if normalize:
+            _normalize(out)
+
+    def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
+        """Embeddings of texts that are tokens already: ragged (tokens [T], offsets [n+1])."""
+        tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
+        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
+            raise BanyanError(f"offsets must rise from 0 to the number of tokens ({len(tokens)})")
+        if len(tokens) and not (0 <= tokens.min() and tokens.max() < len(self.embedding)):
+            raise BanyanError(f"tokens must be between 0 and {len(self.embedding) - 1}")
+        out = np.zeros((len(offsets) - 1, self.dim), np.float32)
+        self._encode_ragged(tokens, offsets, out)
+        return _normalize(out) if normalize else out
+
+    def _encode_ragged(
+        self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
+    ) -> None:
+        some = np.diff(offsets) > 0
+        if some.all():
+            self._encoder.roots(tokens, offsets, out, n_threads)
+        elif some.any():
+            roots = np.empty((int(some.sum()), self.dim), np.float32)
+            self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
+            out[some] = roots
+
+    @overload
+    def similarity(self, a: str, b: str) -> float: ...
+    @overload
+    def similarity(self, a: Any, b: Any) -> Any: ...
+    def similarity(self, a: Any, b: Any) -> Any:
+        """Cosines of texts or embeddings: a number for two of them, a matrix [n, m] for two lists."""
+        a, b = (x if isinstance(x, np.ndarray) and x.dtype.kind == "f" else self.encode(x) for x in (a, b))
+        cosines = _normalize(np.atleast_2d(a).astype(np.float32)) @ _normalize(np.atleast_2d(b).astype(np.float32)).T
+        return float(cosines[0, 0]) if a.ndim == b.ndim == 1 else cosines
+
+    # --- Trees -------------------------------------------------------------------------------------------------------
+
+    def parse(self, text: str) -> Tree:
+        """The tree that the model induces over a text, with the embedding of every phrase."""
+        _all_strings([text])
+        tokens, spans = self.tokenizer.encode_with_offsets(text)
+        return self._tree(text, tokens, spans, self._induced(tokens))
+
+    def parse_brackets(self, brackets: str) -> list[Tree]:
+        """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
+        instead of induced. The pieces of a word merge from the left, then words as the brackets say."""
+        from banyan.tree import read_brackets
+
+        trees = []
+        for given in read_brackets(brackets):
+            text = " ".join(given.words)
+            tokens, spans = self.tokenizer.encode_with_offsets(text)
+            merges = given.expand(_pieces_per_word(given.words, spans))
+            trees.append(self._tree(text, tokens, spans, from_merges(tokens, np.array([0, len(tokens)]), [merges])))
+        return trees
+
+    def _induced(self, tokens: np.ndarray) -> Forest:
+        from banyan.backends import _numba
+
+        offsets = np.array([0, len(tokens)])
+        if len(tokens) == 0:
+            return Forest(tokens, offsets, np.empty((0, 2), np.int32))
+        tokens, offsets = check_ragged(tokens, offsets)
+        return _numba.induce(tokens, offsets, self.embedding, tokens, self.functions)[0]
+
+    def _tree(self, text: str, tokens: np.ndarray, token_spans: list[tuple[int, int]], forest: Forest) -> Tree:
+        from banyan.tree import Tree
+
+        embeddings = np.empty((0, self.dim), np.float32)
+        if len(tokens):
+            embeddings = self._phrases(forest)
+        children = forest.children
+        spans = np.array(token_spans, np.int64).reshape(-1, 2).tolist()
+        for left, right in children:
+            spans.append([spans[left][0], spans[right][1]])
+        unit = _normalize(embeddings.copy())
+        similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
+        pieces = [self.tokenizer.pieces[token] for token in tokens]
+        return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
+
+    def _phrases(self, forest: Forest) -> np.ndarray:
+        """The up embedding of every node, in the forest's order."""
+        from banyan.backends import _numba
+
+        graph = disentangled(forest)
+        return _numba.up_pass(graph, self.embedding[graph.token], self.functions)[graph.node_of]
+
+    def explain(self, a: str, b: str) -> Explanation:
+        """Which tokens of `a` and `b` make their cosine. Composition is affine, so with trees and norms held fixed the
+        cosine is exactly the sum of a matrix of token against token, with one row and column for the bias."""
+        from banyan.explanation import Explanation
+
+        (names_a, parts_a), (names_b, parts_b) = self._contributions(a), self._contributions(b)
+        norms = np.linalg.norm(parts_a.sum(0)) * np.linalg.norm(parts_b.sum(0))
+        matrix = parts_a @ parts_b.T / norms if norms > 0 else np.zeros((len(parts_a), len(parts_b)))
+        return Explanation(names_a, names_b, matrix, float(matrix.sum()))
+
+    def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
+        """What each leaf, and the bias, adds to the root: names and float64 vectors [n+1, E]."""
+        from banyan.reference import compose, per_channel, sigmoid
+
+        tree = self.parse(text)
+        n = len(tree.pieces)
+        gates = [per_channel(sigmoid(gate), self.dim) for gate in (self.functions.comp_l, self.functions.comp_r)]
+        weight = np.ones((max(2 * n - 1, 0), self.dim))  # of each node in the root
+        for node in range(2 * n - 2, n - 1, -1):
+            for child, gate in zip(tree.children[node - n], gates, strict=True):
+                weight[child] = weight[node] * gate
+        bias = compose(np.zeros(self.dim), np.zeros(self.dim), self.functions) * weight[n:].sum(0)
+        return [*tree.leaves, "bias"], np.vstack([tree.embeddings[:n] * weight[:n], bias])
+
+
+def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
+    """Every tensor of a weights file, checked against the settings beside it."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BanyanError(f"cannot read {path}: {error}") from None
+    expected = {"embedding": (vocab_size, config.dim), **{name: (config.width,) for name in Functions._fields}}
+    for name, shape in expected.items():
+        if name not in weights or weights[name].shape != shape:
+            found = f"has shape {weights[name].shape}" if name in weights else "is missing"
+            raise BanyanError(f"{path} does not fit its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
+    return weights
+
+
+def _all_strings(texts: Iterable[Any]) -> list[str]:
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"texts[{index}] is {type(text).__name__}, not str")
+    return texts
+
+
+def _normalize(rows: np.ndarray) -> np.ndarray:
+    """Rows of length 1, in place; a zero row stays zero."""
+    norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    norm[norm == 0] = 1
+    rows /= norm[:, None]
+    return rows
+
+
+def _pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int]:
+    """How many pieces each word of " ".join(words) became."""
+    ends = np.cumsum([len(word) + 1 for word in words])
+    of = np.searchsorted(ends, [max(end - 1, start) for start, end in spans], side="right")
+    return np.bincount(of, minlength=len(words)).tolist()
+
+
+def _wants_bar(show: bool | None, n: int) -> bool:
+    import sys
+
+    return show if show is not None else n > 100_000 and sys.stderr.isatty()
+
+
+def _groups(jobs: list, size: int) -> list[list]:
+    return [jobs[i : i + size] for i in range(0, len(jobs), size)]

@@ -1,0 +1,281 @@
+"""The tokenised corpus on disk: made once, memory-mapped by training, resumed when its making was interrupted.
+
+A folder with tokens.bin (token ids), offsets.bin (int64, one more than there are sentences) and meta.json, which is
+written last and makes the store valid. Until then progress.json says how much of the two is good.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from banyan import files
+from banyan._version import __version__
+from banyan.corpus import Report
+from banyan.errors import BanyanError
+
+FORMAT = 1  # raised when an older program could not read the store
+BLOCK = 20_000  # sentences tokenised between two records of progress
+_BLOCK_CHARACTERS = 1 << 22  # or fewer sentences, if they are long
+
+_TOKENS, _OFFSETS, _META, _PROGRESS = "tokens.bin", "offsets.bin", "meta.json", "progress.json"
+
+
+class Text(Protocol):
+    """What a store is made of: banyan.corpus.Corpus."""
+
+    report: Report
+    bytes_read: int
+    bytes_total: int
+
+    def __iter__(self) -> Iterator[str]: ...
+    def fingerprint(self) -> str: ...
+
+
+class Pieces(Protocol):
+    """What makes tokens of it: banyan.tokenizer.Tokenizer."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]: ...
+    def to_json(self) -> str: ...
+
+
+class Store:
+    """Sentence i is tokens[offsets[i]:offsets[i + 1]]."""
+
+    def __init__(self, tokens: np.ndarray, offsets: np.ndarray, report: Report) -> None:
+        self.tokens = tokens
+        self.offsets = offsets
+        self.report = report
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens)
+
+    def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """These sentences, ragged: int32 tokens and int64 offsets."""
+        all_tokens, all_offsets = np.asarray(self.tokens), np.asarray(self.offsets)  # np.memmap itself is slow
+        starts = all_offsets[indices]
+        lengths = all_offsets[indices + 1] - starts
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return all_tokens[places].astype(np.int32), offsets
+
+    @classmethod
+    def build(
+        cls,
+        folder: str | Path,
+        corpus: Text,
+        tokenizer: Pieces,
+        *,
+        min_pieces: int,
+        max_pieces: int,
+        progress: Callable[[float, float], object] | None = None,
+    ) -> Store:
+        """The store in `folder`: the one that is there if corpus, tokenizer and limits are the same, else a new one.
+
+        progress: told how many sentences were read, and about how many there are.
+        """
+        folder = Path(folder)
+        recipe = {
+            "format": FORMAT,
+            "corpus": corpus.fingerprint(),
+            "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
+            "min_pieces": min_pieces,
+            "max_pieces": max_pieces,
+        }
+        meta = _read_json(folder / _META)
+        if meta.get("recipe") == recipe and _complete(folder, meta):
+            return cls.open(folder)
+        try:
+            _build(folder, corpus, tokenizer, recipe, progress)
+        except OSError as error:
+            raise BanyanError(
+                f"cannot write the tokenised corpus to {folder}: {error.strerror or error}; "
+                "what was tokenised before is kept, and the next run goes on from there"
+            ) from None
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Store:
+        folder = Path(folder)
+        meta = _read_json(folder / _META)
+        if "format" not in meta:
+            raise BanyanError(f"there is no finished store in {folder}")
+        if meta["format"] > FORMAT:
+            raise BanyanError(
+                f"the store in {folder} was written by banyan {meta['banyan_version']} in format {meta['format']}; "
+                f"this is banyan {__version__}, which reads up to format {FORMAT}: upgrade banyan-embed"
+            )
+        if not _complete(folder, meta):
+            raise BanyanError(f"the store in {folder} is damaged: its files are not as long as {_META} says; delete it")
+        tokens = np.memmap(folder / _TOKENS, meta["dtype"], "r")
+        offsets = np.memmap(folder / _OFFSETS, np.int64, "r")
+        return cls(tokens, offsets, Report.from_dict(meta["report"]))
+
+
+def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """All indices below n, in an order that depends on (seed, epoch) alone; the last batch may be short."""
+    # Sorting raw words rather than Generator.permutation: the latter may change between versions of NumPy.
+    words = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(n)
+    order = np.argsort(words, kind="stable")
+    return [order[start : start + batch_size] for start in range(0, n, batch_size)]
+
+
+@dataclass
+class _Progress:
+    """How much is done. The files may hold more, which was not finished and is written again."""
+
+    recipe: dict[str, Any]
+    read: int = 0  # sentences of the corpus
+    kept: int = 0
+    tokens: int = 0
+    too_short: int = 0
+    too_long: int = 0
+
+
+def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any], progress: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for left_over in folder.glob(".*.tmp"):
+        left_over.unlink()
+    (folder / _META).unlink(missing_ok=True)
+    dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
+    done = _resumable(folder, recipe, dtype)
+    with ExitStack() as stack:
+        tokens = stack.enter_context(_cut(folder / _TOKENS, done.tokens * dtype.itemsize))
+        offsets = stack.enter_context(_cut(folder / _OFFSETS, (done.kept + 1) * 8 if done.read else 0))
+        if not done.read:
+            offsets.write(np.zeros(1, np.int64).tobytes())
+        for block in _blocks(_skip(corpus, done.read)):
+            _append(block, tokenizer, tokens, offsets, dtype, done)
+            files.write_text(folder / _PROGRESS, json.dumps(dataclasses.asdict(done)))
+            if progress:
+                progress(done.read, max(done.read, done.read * corpus.bytes_total // max(corpus.bytes_read, 1)))
+        _flush(tokens, offsets)
+    _finish(folder, corpus, dtype, done)
+
+
+def _resumable(folder: Path, recipe: dict[str, Any], dtype: np.dtype) -> _Progress:
+    """What an interrupted build of the same store left, or nothing."""
+    record = _read_json(folder / _PROGRESS)
+    if record.get("recipe") == recipe:
+        done = _Progress(**record)
+        if _size(folder / _TOKENS) >= done.tokens * dtype.itemsize and _size(folder / _OFFSETS) >= (done.kept + 1) * 8:
+            return done
+    (folder / _PROGRESS).unlink(missing_ok=True)
+    return _Progress(recipe)
+
+
+def _cut(path: Path, size: int) -> BinaryIO:
+    """The file, cut to `size` bytes and opened for appending."""
+    path.touch()
+    os.truncate(path, size)
+    return open(path, "ab")
+
+
+def _skip(corpus: Iterable[str], count: int) -> Iterator[str]:
+    sentences = iter(corpus)
+    deque(islice(sentences, count), maxlen=0)
+    return sentences
+
+
+def _blocks(sentences: Iterator[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    characters = 0
+    for sentence in sentences:
+        block.append(sentence)
+        characters += len(sentence)
+        if len(block) == BLOCK or characters > _BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
+def _append(
+    block: list[str], tokenizer: Pieces, tokens: BinaryIO, offsets: BinaryIO, dtype: np.dtype, done: _Progress
+) -> None:
+    """Tokenise a block and write what fits the limits; `done` is then true of the files on disk."""
+    ids, ends = tokenizer.encode(block)
+    lengths = np.diff(ends)
+    short = lengths < done.recipe["min_pieces"]
+    long = lengths > done.recipe["max_pieces"]
+    keep = ~(short | long)
+    kept = ids[np.repeat(keep, lengths)]
+    if len(kept) and not 0 <= kept.min() <= kept.max() < tokenizer.vocab_size:
+        raise BanyanError(f"the tokenizer gave a token outside its vocabulary of {tokenizer.vocab_size:,}")
+    tokens.write(kept.astype(dtype).tobytes())
+    offsets.write((done.tokens + np.cumsum(lengths[keep])).astype(np.int64).tobytes())
+    _flush(tokens, offsets)
+    done.read += len(block)
+    done.kept += int(keep.sum())
+    done.tokens += len(kept)
+    done.too_short += int(short.sum())
+    done.too_long += int(long.sum())
+
+
+def _flush(*streams: BinaryIO) -> None:
+    for stream in streams:
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> None:
+    report = dataclasses.replace(corpus.report, dropped=dict(corpus.report.dropped), kept=done.kept)
+    report.drop(f"of fewer than {_pieces(done.recipe['min_pieces'])}", done.too_short)
+    report.drop(f"of more than {_pieces(done.recipe['max_pieces'])}", done.too_long)
+    if corpus.fingerprint() != done.recipe["corpus"] or corpus.report.kept != done.read:
+        (folder / _PROGRESS).unlink(missing_ok=True)
+        raise BanyanError("the corpus changed while it was being read: run again when it is complete")
+    if not done.kept:
+        raise BanyanError(f"nothing in the corpus can be trained on: {report.summary()}")
+    meta = {
+        "format": FORMAT,
+        "banyan_version": __version__,
+        "recipe": done.recipe,
+        "dtype": dtype.name,
+        "sentences": done.kept,
+        "tokens": done.tokens,
+        "report": report.to_dict(),
+    }
+    files.write_text(folder / _META, json.dumps(meta, indent=2) + "\n")
+    (folder / _PROGRESS).unlink(missing_ok=True)
+
+
+def _pieces(count: int) -> str:
+    return f"{count} piece{'s' * (count != 1)}"
+
+
+def _complete(folder: Path, meta: dict[str, Any]) -> bool:
+    sizes = meta["tokens"] * np.dtype(meta["dtype"]).itemsize, (meta["sentences"] + 1) * 8
+    return (_size(folder / _TOKENS), _size(folder / _OFFSETS)) == sizes
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else -1
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Empty if there is no such file; these are written whole or not at all."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BanyanError(f"cannot read {path}: {error}; delete it to tokenise again") from None

@@ -1,0 +1,394 @@
+"""From raw text to a model folder: one plain loop, that can be killed at any moment and resumed.
+
+Everything random is a function of the seed and the step, and every sum has a fixed order, so a resumed run ends in
+the same bits as one that was never interrupted (same machine, same number of threads).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from banyan import card, checkpoint, files, plots, threads
+from banyan.checkpoint import Progress
+from banyan.config import Config
+from banyan.corpus import Corpus
+from banyan.display import Display, Meter, duration
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan, load_weights
+from banyan.errors import BanyanError
+from banyan.evaluate.similarity import Pairs, read_pairs, spearman
+from banyan.model import BanyanModel
+from banyan.objective import reconstruction
+from banyan.reference import Dropout
+from banyan.store import Store, shuffled_batches
+from banyan.tokenizer import Tokenizer
+
+METRICS = "metrics.jsonl"
+DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
+
+
+class Interrupted(Exception):
+    """The user asked to stop, and the run was saved."""
+
+
+def train(
+    corpus: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    preset: str = "paper",
+    column: str | None = None,
+    layout: str = "auto",
+    dev: str | Path | None = None,
+    pairs: str | Path | None = None,
+    tokenizer: str | Path | None = None,
+    init: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_seconds: float = 60,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Banyan:
+    """Train a model on a corpus and write it to the folder `out`.
+
+    corpus: files, folders, globs, "-" or hf:name, as Corpus reads them (`column`, `layout`).
+    dev: held-out text for the loss after each epoch; without it, 1% of the corpus is held out.
+    pairs: two sentences and a score a line; their correlation is shown after each epoch.
+    tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
+    init: a finished model whose tokenizer and weights to start from.
+    resume: go on where an interrupted run of the same settings stopped (or start, if none did).
+    overrides: any setting of Config.
+    """
+    out = Path(out)
+    display = Display(quiet)
+    work = _work_folder(out, resume, overwrite)
+    config = _settled_config(work, preset, overrides, init, resume)
+    torch.set_num_threads(threads.available())
+
+    text = Corpus(corpus, column=column, layout=layout, spool=work)
+    display.note(text.layout_reason)
+    pieces = _tokenizer(work, text, config, tokenizer, init, display)
+    store = _store(work / "store", text, pieces, config, display)
+    display.note(store.report.summary())
+    dev_store = _store(work / "dev", Corpus(dev, layout=layout, spool=work), pieces, config, display) if dev else None
+
+    model = BanyanModel(config, pieces.vocab_size)
+    if init:
+        _copy_weights(model, Path(init))
+    run = Run(out, model, pieces, store, dev_store, read_pairs(pairs) if pairs else None, display)
+    run.go(checkpoint_seconds, tensorboard)
+    return run.finish()
+
+
+class Run:
+    """A model on its way through the epochs."""
+
+    def __init__(
+        self,
+        out: Path,
+        model: BanyanModel,
+        tokenizer: Tokenizer,
+        store: Store,
+        dev: Store | None,
+        pairs: Pairs | None,
+        display: Display,
+    ) -> None:
+        self.out, self.config, self.model, self.tokenizer = out, model.config, model, tokenizer
+        self.display, self.pairs = display, pairs
+        self.train_part, self.dev_part = _parts(store, dev, self.config.seed)
+        self.optimiser = torch.optim.Adam(model.parameters(), lr=self.config.lr, fused=True)
+        self.checkpoint = out / "training" / "checkpoint.safetensors"
+        self.progress = Progress()
+        if self.checkpoint.exists():
+            self.progress = checkpoint.load(self.checkpoint, model, self.optimiser)
+            self.display.note(f"resuming after step {self.progress.step:,} (epoch {self.progress.epoch + 1})")
+        self.metrics = _Metrics(out / METRICS, self.progress.metrics_bytes)
+        self.report = store.report
+        self.seconds = 0.0
+
+    def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
+        """All epochs that are left."""
+        sentences = len(self.train_part[1])
+        steps = self.config.epochs * math.ceil(sentences / self.config.batch_size)
+        held_out = f", {len(self.dev_part[1]):,} held out" if self.dev_part else ", none held out (too few)"
+        self.display.note(f"training on {sentences:,} sentences{held_out}: {steps:,} steps on {threads.available()} threads")
+        self.saved = self.started = time.monotonic()
+        board = _tensorboard(self.out) if tensorboard else None
+        with _interrupts() as asked, self.display.bar("training", steps, "steps") as meter:
+            while self.progress.epoch < self.config.epochs:
+                for step_metrics in self._epoch(meter):
+                    self._log(step_metrics, board)
+                    if asked or time.monotonic() - self.saved > checkpoint_seconds:
+                        self._save()
+                    if asked:
+                        self.seconds += time.monotonic() - self.started
+                        raise Interrupted(f"stopped after step {self.progress.step:,}, saved; go on with --resume")
+                self._end_of_epoch(board)
+        self.seconds = time.monotonic() - self.started
+
+    def _epoch(self, meter: Meter) -> Iterator[dict[str, Any]]:
+        """The batches that are left of the epoch under way."""
+        store, part = self.train_part
+        batches = shuffled_batches(len(part), self.config.batch_size, self.config.seed, self.progress.epoch)
+        shown, shown_at, tokens_since = time.monotonic(), 0.0, 0
+        for indices in batches[self.progress.batch :]:
+            metrics = self._step(*store.batch(part[indices]))
+            yield metrics
+            tokens_since += metrics["tokens"]
+            now = time.monotonic()
+            if now - shown_at > 0.5:
+                speed, saved = tokens_since / (now - shown), 1 - metrics["nodes"] / metrics["plain_nodes"]
+                figures = {"epoch": str(self.progress.epoch + 1), "loss": f"{metrics['loss']:.3f}"}
+                meter(metrics["step"], **figures, **{"tokens/s": f"{speed:,.0f}", "nodes saved": f"{saved:.0%}"})
+                shown, shown_at, tokens_since = now, now, 0
+
+    def _step(self, tokens: np.ndarray, offsets: np.ndarray) -> dict[str, Any]:
+        """One batch: up, down, back, and the optimiser."""
+        dropout = Dropout(self.config.dropout, self.config.seed, self.progress.step)
+        graph = self.model.structure(tokens, offsets, dropout)
+        loss = reconstruction(self.model, self.model(graph, dropout))
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.progress.step += 1
+        self.progress.batch += 1
+        self.progress.loss_sum += (value := loss.item())
+        if not math.isfinite(value):
+            raise BanyanError(
+                f"the loss became {value} at step {self.progress.step}; the last checkpoint is kept: try a lower lr"
+            )
+        return {
+            "step": self.progress.step,
+            "epoch": self.progress.epoch + 1,
+            "loss": value,
+            "sentences": len(offsets) - 1,
+            "tokens": len(tokens),
+            "nodes": graph.n_nodes,
+            "plain_nodes": 2 * len(tokens) - (len(offsets) - 1),
+        }
+
+    def _end_of_epoch(self, board: Any) -> None:
+        metrics: dict[str, Any] = {
+            "step": self.progress.step,
+            "finished_epoch": self.progress.epoch + 1,
+            "train_loss": self.progress.loss_sum / self.progress.batch,
+        }
+        if self.dev_part:
+            metrics["dev_loss"] = self._dev_loss()
+        if self.pairs:
+            metrics["pairs_spearman"] = spearman(self.banyan().encode, self.pairs)
+        self.progress = Progress(epoch=self.progress.epoch + 1, step=self.progress.step)
+        self._log(metrics, board)
+        figures = [f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in list(metrics)[2:]]
+        self.display.note(f"epoch {metrics['finished_epoch']:2}: {', '.join(figures)}")
+        if self.progress.epoch < self.config.epochs and time.monotonic() - self.saved < 5:
+            return  # an epoch of a few seconds is not worth a checkpoint
+        self._save()
+        plots.loss_curve(self.out / METRICS, self.out / "loss.png")
+
+    @torch.no_grad()
+    def _dev_loss(self) -> float:
+        """Mean over the held-out batches, without dropout."""
+        assert self.dev_part
+        store, part = self.dev_part
+        losses = []
+        for start in range(0, len(part), self.config.batch_size):
+            batch = store.batch(part[start : start + self.config.batch_size])
+            losses.append(reconstruction(self.model, self.model(self.model.structure(*batch))).item())
+        return float(np.mean(losses))
+
+    def _log(self, metrics: dict[str, Any], board: Any) -> None:
+        self.progress.metrics_bytes = self.metrics.write(metrics)
+        for name, value in metrics.items() if board else ():
+            if isinstance(value, float):
+                board.add_scalar(name, value, metrics["step"])
+
+    def _save(self) -> None:
+        self.metrics.sync()
+        checkpoint.save(self.checkpoint, self.model, self.optimiser, self.progress)
+        self.saved = time.monotonic()
+
+    def banyan(self) -> Banyan:
+        """The model as it is now, for use."""
+        weights = {name: p.detach().numpy() for name, p in self.model.named_parameters()}
+        return Banyan(self.config, self.tokenizer, weights)
+
+    def finish(self) -> Banyan:
+        """Write the result folder."""
+        self.metrics.close()
+        model = self.banyan()
+        plots.loss_curve(self.out / METRICS, self.out / "loss.png")
+        model.save_pretrained(self.out)
+        files.write_text(self.out / "README.md", card.model_card(model, self.report, self.out / METRICS))
+        size = (self.out / WEIGHTS).stat().st_size / 1e6
+        self.display.note(f"wrote {self.out} ({size:,.0f} MB) after {duration(self.seconds)} of training")
+        return model
+
+
+class _Metrics:
+    """metrics.jsonl: one JSON object a line, cut back to where the checkpoint was."""
+
+    def __init__(self, path: Path, length: int) -> None:
+        path.touch()
+        if path.stat().st_size < length:
+            raise BanyanError(f"{path} is shorter than when the checkpoint was saved; it cannot be continued")
+        os.truncate(path, length)
+        self.file = path.open("a", encoding="utf-8")
+        self.length = length
+
+    def write(self, metrics: dict[str, Any]) -> int:
+        line = json.dumps(metrics) + "\n"
+        self.file.write(line)
+        self.length += len(line)
+        return self.length
+
+    def sync(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        self.sync()
+        self.file.close()
+
+
+def _work_folder(out: Path, resume: bool, overwrite: bool) -> Path:
+    """out/training, where the run keeps what only the run needs; or an error where something is in the way."""
+    work = out / "training"
+    if out.exists() and not out.is_dir():
+        raise BanyanError(f"{out} is a file; --out names a folder")
+    if not resume:
+        if (work / "run.json").exists() and not overwrite:
+            state = "a finished model" if (out / WEIGHTS).exists() else "an unfinished run"
+            raise BanyanError(f"{out} holds {state}: --resume goes on with it, --overwrite starts again")
+        for stale in (work / "run.json", work / "checkpoint.safetensors", work / TOKENIZER, out / METRICS, out / WEIGHTS):
+            stale.unlink(missing_ok=True)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BanyanError(f"cannot make the folder {work}: {error.strerror}") from None
+    for leftover in work.glob(".*.tmp"):  # of a run that was killed while writing
+        leftover.unlink()
+    return work
+
+
+def _settled_config(
+    work: Path, preset: str, overrides: dict[str, Any], init: str | Path | None, resume: bool
+) -> Config:
+    """The settings of the run; a resumed one must ask for the same, except that it may ask for more epochs."""
+    if init:
+        found = Config.from_file(Path(init) / SETTINGS).to_dict()
+        overrides = {**{name: found[name] for name in ("dim", "channels", "lowercase", "zero_digits")}, **overrides}
+    config = Config.from_preset(preset, **overrides)
+    record = work / "run.json"
+    if resume and record.exists():
+        old = Config.from_file(record).to_dict()
+        new = config.to_dict()
+        changed = [name for name in new if new[name] != old[name] and name != "epochs"]
+        if changed:
+            told = ", ".join(f"{name} was {old[name]!r} and is now {new[name]!r}" for name in changed)
+            raise BanyanError(f"the run in {work.parent} cannot be resumed with other settings: {told}")
+    files.write_text(record, config.to_json())
+    return config
+
+
+def _tokenizer(
+    work: Path,
+    corpus: Corpus,
+    config: Config,
+    given: str | Path | None,
+    init: str | Path | None,
+    display: Display,
+) -> Tokenizer:
+    """The run's own tokenizer: the one it had, the one given, or a new one made of the corpus."""
+    path = work / TOKENIZER
+    if path.exists():
+        return Tokenizer.from_file(path)
+    if init or given:
+        source = Path(init) / TOKENIZER if init else Path(str(given))
+        tokenizer = Tokenizer.from_file(source, lowercase=config.lowercase, zero_digits=config.zero_digits)
+    else:
+        display.note(f"making a {config.tokenizer} vocabulary of the corpus")
+        tokenizer = Tokenizer.train(
+            corpus,
+            kind=config.tokenizer,
+            vocab_size=config.vocab_size,
+            lowercase=config.lowercase,
+            zero_digits=config.zero_digits,
+            show_progress=display.live,
+        )
+    tokenizer.save(path)
+    display.note(f"vocabulary of {tokenizer.vocab_size:,} pieces")
+    return tokenizer
+
+
+def _store(folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
+    with display.bar("tokenising", None, "sentences") as meter:
+        return Store.build(
+            folder,
+            corpus,
+            tokenizer,
+            min_pieces=config.min_pieces,
+            max_pieces=config.max_pieces,
+            progress=meter,
+        )
+
+
+Part = tuple[Store, np.ndarray]  # a store, and the sentences of it that are meant
+
+
+def _parts(store: Store, dev: Store | None, seed: int) -> tuple[Part, Part | None]:
+    """What is trained on and what is held out."""
+    if dev is not None:
+        return (store, np.arange(len(store))), (dev, np.arange(min(len(dev), DEV_MOST)))
+    held_out = min(len(store) // DEV_SHARE, DEV_MOST)
+    order = np.random.default_rng([seed, len(store)]).permutation(len(store))
+    kept, out = np.sort(order[held_out:]), np.sort(order[:held_out])
+    return (store, kept), (store, out) if held_out else None
+
+
+def _copy_weights(model: BanyanModel, folder: Path) -> None:
+    weights = load_weights(folder / WEIGHTS, model.config, len(model.embedding))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in weights:
+                parameter.copy_(torch.from_numpy(weights[name]))
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM, so that the loop can end its step and save; a second Ctrl-C ends it at once."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tensorboard(out: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BanyanError('TensorBoard is not installed: pip install "banyan-embed[tensorboard]"') from None
+    return SummaryWriter(str(out / "tensorboard"))

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from banyan.reference import Functions
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("banyan_*.npz"))
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
+def golden(request) -> dict[str, np.ndarray]:
+    """Figures from the authors' program: a batch, all weights, and what it computes."""
+    with np.load(request.param) as file:
+        return dict(file)
+
+
+def golden_functions(golden: dict[str, np.ndarray]) -> Functions:
+    return Functions(*(golden[name].astype(np.float64) for name in Functions._fields))
+
+
+def random_functions(rng: np.random.Generator, U: int) -> Functions:
+    return Functions(*(rng.uniform(-1, 1, U) for _ in Functions._fields))
+
+
+def random_batch(rng: np.random.Generator, sentences: int, vocab: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+    lengths = rng.integers(1, longest + 1, sentences)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return rng.integers(0, vocab, offsets[-1]).astype(np.int32), offsets
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip("the shared corpora are not here")
+    return SHARED

@@ -1,0 +1,118 @@
+"""The authors' program, the reference and the kernels agree: trees, roots, logits, loss and every gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import golden_functions
+
+from banyan import reference
+from banyan.backends import _numba
+from banyan.config import Config
+from banyan.graph import Graph, check_ragged, entangle
+from banyan.model import BanyanModel
+from banyan.objective import reconstruction
+
+WEIGHTS = ("embedding", *reference.Functions._fields, "out_weight", "out_bias")
+
+
+def edges(golden) -> set[tuple]:
+    """The golden graph as nested tuples of tokens, so that numbering does not matter."""
+    L = len(golden["leaf_tokens"])
+    spans: dict[int, tuple] = {i: (int(token),) for i, token in enumerate(golden["leaf_tokens"])}
+    for parent, (left, right) in zip(golden["parent"], golden["children"], strict=True):
+        spans[int(parent)] = (spans[int(left)], spans[int(right)])
+    return {span for node, span in spans.items() if node >= L}
+
+
+def graph_edges(graph: Graph) -> set[tuple]:
+    spans: list[tuple] = [(int(token),) for token in graph.token]
+    for left, right in graph.children:
+        spans.append((spans[left], spans[right]))
+    return set(spans[graph.n_leaves :])
+
+
+def reference_graph(golden) -> Graph:
+    forest = reference.greedy(
+        golden["tokens"], golden["offsets"], golden["embedding"].astype(np.float64), golden_functions(golden)
+    )
+    return reference.entangle(forest)
+
+
+def kernel_graph(golden, dtype=np.float32) -> Graph:
+    tokens, offsets = check_ragged(golden["tokens"], golden["offsets"])
+    embedding = golden["embedding"].astype(dtype)
+    return entangle(_numba.induce(tokens, offsets, embedding, tokens, golden_functions(golden))[0])
+
+
+GRAPHS = {
+    "reference": reference_graph,
+    "numba float32": kernel_graph,
+    "numba float64": lambda golden: kernel_graph(golden, np.float64),
+}
+
+
+@pytest.mark.parametrize("graph_of", GRAPHS.values(), ids=GRAPHS)
+def test_trees_and_node_counts_are_the_authors(golden, graph_of):
+    graph = graph_of(golden)
+    assert graph.n_nodes == golden["n_nodes"]
+    assert graph_edges(graph) == edges(golden)
+    np.testing.assert_array_equal(graph.token, golden["leaf_tokens"])
+
+
+def test_algorithm_1_makes_the_authors_graph_where_no_pair_repeats(golden):
+    graph = reference.algorithm_1(
+        golden["tokens"], golden["offsets"], golden["embedding"].astype(np.float64), golden_functions(golden)
+    )
+    made, given = graph_edges(graph), edges(golden)
+    if not repeats_a_pair(reference_graph(golden)):
+        assert made == given
+    else:
+        assert len(made & given) > len(given) / 2  # a repeat changes its own sentence only
+
+
+def repeats_a_pair(graph: Graph) -> bool:
+    """Some sentence holds one node twice."""
+    leaves_below = [1] * graph.n_leaves
+    nodes_below = [{i} for i in range(graph.n_leaves)]
+    for node, (left, right) in enumerate(graph.children, start=graph.n_leaves):
+        leaves_below.append(leaves_below[left] + leaves_below[right])
+        nodes_below.append(nodes_below[left] | nodes_below[right] | {node})
+    return any(len(nodes_below[root]) < 2 * leaves_below[root] - 1 for root in graph.root)
+
+
+def test_reference_computes_the_authors_roots_logits_loss_and_gradients(golden):
+    f, graph = golden_functions(golden), reference_graph(golden)
+    embedding, weight, bias = (golden[name].astype(np.float64) for name in ("embedding", "out_weight", "out_bias"))
+    up = reference.up_pass(graph, embedding[graph.token], f)
+    down = reference.down_pass(graph, up, f)
+    np.testing.assert_allclose(up[graph.root], golden["roots"], atol=5e-7)
+    np.testing.assert_allclose(down[: graph.n_leaves] @ weight.T + bias, golden["logits"], atol=2e-6)
+    loss, gradients = reference.loss_and_gradients(graph, embedding, f, weight, bias)
+    assert loss == pytest.approx(float(golden["loss"]), abs=1e-6)
+    for name in WEIGHTS:
+        np.testing.assert_allclose(gradients[name], golden[f"g_{name}"], atol=5e-8, rtol=1e-4)
+
+
+def golden_model(golden, dtype: torch.dtype) -> BanyanModel:
+    model = BanyanModel(Config(dim=int(golden["E"]), channels=int(golden["K"])), int(golden["V"])).to(dtype)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(golden[name]))
+    return model
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_model_computes_the_authors_roots_logits_loss_and_gradients(golden, dtype):
+    model = golden_model(golden, dtype)
+    passes = model(model.structure(golden["tokens"], golden["offsets"]))
+    logits = passes.rebuilt @ model.out_weight.T + model.out_bias
+    np.testing.assert_allclose(passes.roots.detach(), golden["roots"], atol=1e-6)
+    np.testing.assert_allclose(logits.detach(), golden["logits"], atol=3e-6)
+    loss = reconstruction(model, passes)
+    assert loss.item() == pytest.approx(float(golden["loss"]), abs=1e-6)
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        assert name in WEIGHTS
+        np.testing.assert_allclose(parameter.grad, golden[f"g_{name}"], atol=1e-7, rtol=1e-4)
