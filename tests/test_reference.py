@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from conftest import random_batch, random_functions
@@ -32,7 +34,7 @@ def clear_margins(forest, embedding, f) -> bool:
         for merge in range(start - b, end - b - 1):
             pairs = {
                 (keys[i], keys[j]): reference.similarity(vectors[i], vectors[j], keys[i] == keys[j])
-                for i, j in zip(frontier, frontier[1:], strict=False)
+                for i, j in pairwise(frontier)
             }
             scores = sorted(pairs.values())
             if np.diff(scores).size and np.diff(scores).min() < 1e-9:

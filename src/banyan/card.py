@@ -21,7 +21,8 @@ tags: [banyan, sentence-embeddings]
 
 # A Banyan model
 
-Sentence embeddings of {dim} dimensions, trained from scratch by [banyan-embed](https://pypi.org/project/banyan-embed/) {version}.
+Sentence embeddings of {dim} dimensions, trained from scratch by
+[banyan-embed](https://pypi.org/project/banyan-embed/) {version}.
 
 ```python
 from banyan import Banyan
@@ -60,8 +61,8 @@ def model_card(model: Banyan, report: Report, metrics: Path) -> str:
         report=report.summary(),
         settings=settings,
         parameters=(
-            f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the embedding, "
-            f"{output:,} in the output layer (training only)."
+            f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
+            f"embedding, {output:,} in the output layer (training only)."
         ),
         scores=_scores(metrics),
     )

@@ -624,28 +624,38 @@ def _csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
 
 
 def _csv_column(path: Path, column: str | None) -> str:
-    names = next(_csv_rows(path, Report(), _nowhere), [])
+    names = next(_csv_rows(path, Report(), _nowhere), None)
+    if names is None:
+        return column or ""
     return _choose(column, dict.fromkeys(names, "string"), str(path))
 
 
 def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
     rows = _csv_rows(path, report, moved)
-    place = next(rows).index(column)
+    names = next(rows, [column])
+    place = names.index(column)
     for row in rows:
         yield "" if not row else row[place] if place < len(row) else None
+
+
+_ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of
 
 
 def _parquet(path: Path) -> Any:
     parquet = _optional("pyarrow.parquet", str(path), "data")
     try:
         return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are among them
+    except _ARROW_ERRORS as error:
         raise BanyanError(f"cannot read {path} as Parquet: {_first_line(error)}") from None
 
 
 def _parquet_column(path: Path, column: str | None) -> str:
     with _parquet(path) as table:
-        return _choose(column, {field.name: str(field.type) for field in table.schema_arrow}, str(path))
+        kinds = {column.name: str(column.type) for column in table.schema_arrow}
+    for name, kind in kinds.items():
+        if kind.startswith("dictionary<values=string"):  # what pandas calls a category
+            kinds[name] = "string"
+    return _choose(column, kinds, str(path))
 
 
 def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -656,7 +666,7 @@ def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> It
                 yield from _strings(rows.column(0), report)
                 done += len(rows)
                 moved(size * done // table.metadata.num_rows)
-        except (OSError, ValueError) as error:
+        except _ARROW_ERRORS as error:
             raise _damaged(path, error) from None
 
 

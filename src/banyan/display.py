@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 15.0
+Figures = Mapping[str, str]  # what to show beside a bar: name and value
+NO_FIGURES: Figures = {}
 
 
 def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
@@ -23,7 +25,7 @@ def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
 class Meter(Protocol):
     """Told how far a job has come, and what to say about it."""
 
-    def __call__(self, done: float, total: float | None = None, **figures: str) -> None: ...
+    def __call__(self, done: float, total: float | None = None, figures: Figures = NO_FIGURES) -> None: ...
 
 
 class Display:
@@ -60,7 +62,7 @@ class Display:
         with Progress(*columns, console=self.console, expand=True, transient=True) as bars:
             task = bars.add_task(title, total=total, figures="")
 
-            def meter(done: float, total: float | None = None, **figures: str) -> None:
+            def meter(done: float, total: float | None = None, figures: Figures = NO_FIGURES) -> None:
                 text = "  ".join(f"[dim]{name}[/] {value}" for name, value in figures.items())
                 bars.update(task, completed=done, total=total, figures=text)
 
@@ -75,7 +77,7 @@ class _Lines:
         self.started = self.last = time.monotonic()
         self.first: float | None = None
 
-    def __call__(self, done: float, total: float | None = None, **figures: str) -> None:
+    def __call__(self, done: float, total: float | None = None, figures: Figures = NO_FIGURES) -> None:
         self.total = total or self.total
         self.first = done if self.first is None else self.first
         now = time.monotonic()

@@ -114,7 +114,7 @@ class Banyan:
         tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
         if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
             raise BanyanError(f"offsets must rise from 0 to the number of tokens ({len(tokens)})")
-        if len(tokens) and not (0 <= tokens.min() and tokens.max() < len(self.embedding)):
+        if len(tokens) and not (tokens.min() >= 0 and tokens.max() < len(self.embedding)):
             raise BanyanError(f"tokens must be between 0 and {len(self.embedding) - 1}")
         out = np.zeros((len(offsets) - 1, self.dim), np.float32)
         self._encode_ragged(tokens, offsets, out)
@@ -227,7 +227,7 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
         weights = load_file(path)
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
-    expected = {"embedding": (vocab_size, config.dim), **{name: (config.width,) for name in Functions._fields}}
+    expected = {"embedding": (vocab_size, config.dim), **dict.fromkeys(Functions._fields, (config.width,))}
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"

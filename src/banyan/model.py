@@ -91,10 +91,10 @@ class _UpAndDown(torch.autograd.Function):
         return torch.from_numpy(up), torch.from_numpy(down)
 
     @staticmethod
-    def backward(ctx: Any, g_up: Tensor, g_down: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g_up: Tensor, g_down: Tensor) -> Any:
         graph, dropout, f, up, down, shape = ctx.saved
-        own_g_up, own_g_down = (g.detach().clone(memory_format=torch.contiguous_format).numpy() for g in (g_up, g_down))
-        g_leaves, g_functions = _numba.backward(graph, up, down, own_g_up, own_g_down, f, dropout)
+        g_up_all, g_down_all = (g.clone(memory_format=torch.contiguous_format).numpy() for g in (g_up, g_down))
+        g_leaves, g_functions = _numba.backward(graph, up, down, g_up_all, g_down_all, f, dropout)
         _numba.drop_leaves(g_leaves, graph.key, _numba.Noise.of(dropout))
         g_embedding = torch.zeros(shape, dtype=g_up.dtype)
         g_embedding.index_add_(0, torch.from_numpy(graph.token), torch.from_numpy(g_leaves))

@@ -15,11 +15,10 @@ ROWS = 512  # of the logits that exist at one time
 def reconstruction(model: BanyanModel, passes: Passes) -> Tensor:
     """Mean cross-entropy of the rebuilt leaves, over the vocabulary or over the batch's own distinct tokens."""
     token = torch.from_numpy(passes.graph.token).long()
-    weight, bias = model.out_weight, model.out_bias
-    if model.config.candidates == "batch":
-        candidates, token = torch.unique(token, return_inverse=True)
-        weight, bias = weight[candidates], bias[candidates]
-    return cross_entropy(passes.rebuilt, weight, bias, token)
+    if model.config.candidates == "all":
+        return cross_entropy(passes.rebuilt, model.out_weight, model.out_bias, token)
+    candidates, target = torch.unique(token, return_inverse=True)
+    return cross_entropy(passes.rebuilt, model.out_weight[candidates], model.out_bias[candidates], target)
 
 
 def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
@@ -58,5 +57,5 @@ class _CrossEntropy(torch.autograd.Function):
         return losses.mean()
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> Any:
         return *(g * saved for saved in ctx.saved_tensors), None, None

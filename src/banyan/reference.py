@@ -6,6 +6,7 @@ gradient of every weight. Every fast version in backends/ is tested against this
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def greedy(
     E = embedding.shape[1]
     T = len(tokens)
     children: list[tuple[int, int]] = []
-    for start, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, end in pairwise(offsets):
         frontier = []  # (node, key, vector)
         for i in range(start, end):
             key = leaf_key(int(tokens[i]))
@@ -141,7 +142,7 @@ def greedy(
         while len(frontier) > 1:
             scores = [
                 similarity(a, b, key_a == key_b)
-                for (_, key_a, a), (_, key_b, b) in zip(frontier, frontier[1:], strict=False)
+                for (_, key_a, a), (_, key_b, b) in pairwise(frontier)
             ]
             i = int(np.argmax(scores))  # the first of equals
             (left, left_key, a), (right, right_key, b) = frontier[i : i + 2]
@@ -161,9 +162,9 @@ def algorithm_1(tokens: np.ndarray, offsets: np.ndarray, embedding: Vector, f: F
     token, leaf = np.unique(tokens, return_inverse=True)
     vector = [embedding[t] for t in token]  # e, by node
     known: dict[tuple[int, int], int] = {}  # V and E: (left, right) -> parent
-    frontiers = [list(leaf[s:e]) for s, e in zip(offsets[:-1], offsets[1:], strict=True)]
+    frontiers = [list(leaf[s:e]) for s, e in pairwise(offsets)]
     while any(len(frontier) > 1 for frontier in frontiers):
-        pairs = [pair for frontier in frontiers for pair in zip(frontier, frontier[1:], strict=False)]
+        pairs = [pair for frontier in frontiers for pair in pairwise(frontier)]
         scores = [similarity(vector[i], vector[j], i == j) for i, j in pairs]
         closest = pairs[int(np.argmax(scores))]
         if closest not in known:

@@ -103,7 +103,7 @@ def _sentence_end(text: str, start: int) -> tuple[int, bool]:
     """Where the sentence that begins at `start` ends, and whether it had to be cut there."""
     limit = min(len(text), start + WINDOW)
     for found in _END.finditer(text, start, limit):
-        if found.end(1) - start > LONGEST:
+        if found.start(2) - start > LONGEST:
             break
         if _ends_sentence(text, start, found, limit):
             return found.end(), False

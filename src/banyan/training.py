@@ -122,7 +122,9 @@ class Run:
         sentences = len(self.train_part[1])
         steps = self.config.epochs * math.ceil(sentences / self.config.batch_size)
         held_out = f", {len(self.dev_part[1]):,} held out" if self.dev_part else ", none held out (too few)"
-        self.display.note(f"training on {sentences:,} sentences{held_out}: {steps:,} steps on {threads.available()} threads")
+        self.display.note(
+            f"training on {sentences:,} sentences{held_out}: {steps:,} steps on {threads.available()} threads"
+        )
         self.saved = self.started = time.monotonic()
         board = _tensorboard(self.out) if tensorboard else None
         with _interrupts() as asked, self.display.bar("training", steps, "steps") as meter:
@@ -149,8 +151,13 @@ class Run:
             now = time.monotonic()
             if now - shown_at > 0.5:
                 speed, saved = tokens_since / (now - shown), 1 - metrics["nodes"] / metrics["plain_nodes"]
-                figures = {"epoch": str(self.progress.epoch + 1), "loss": f"{metrics['loss']:.3f}"}
-                meter(metrics["step"], **figures, **{"tokens/s": f"{speed:,.0f}", "nodes saved": f"{saved:.0%}"})
+                figures = {
+                    "epoch": f"{metrics['epoch']}/{self.config.epochs}",
+                    "loss": f"{metrics['loss']:.3f}",
+                    "tokens/s": f"{speed:,.0f}",
+                    "nodes saved": f"{saved:.0%}",
+                }
+                meter(metrics["step"], None, figures)
                 shown, shown_at, tokens_since = now, now, 0
 
     def _step(self, tokens: np.ndarray, offsets: np.ndarray) -> dict[str, Any]:
@@ -271,8 +278,9 @@ def _work_folder(out: Path, resume: bool, overwrite: bool) -> Path:
         if (work / "run.json").exists() and not overwrite:
             state = "a finished model" if (out / WEIGHTS).exists() else "an unfinished run"
             raise BanyanError(f"{out} holds {state}: --resume goes on with it, --overwrite starts again")
-        for stale in (work / "run.json", work / "checkpoint.safetensors", work / TOKENIZER, out / METRICS, out / WEIGHTS):
-            stale.unlink(missing_ok=True)
+        stale = (work / "run.json", work / "checkpoint.safetensors", work / TOKENIZER, out / METRICS, out / WEIGHTS)
+        for path in stale:
+            path.unlink(missing_ok=True)
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -352,7 +360,7 @@ def _parts(store: Store, dev: Store | None, seed: int) -> tuple[Part, Part | Non
     if dev is not None:
         return (store, np.arange(len(store))), (dev, np.arange(min(len(dev), DEV_MOST)))
     held_out = min(len(store) // DEV_SHARE, DEV_MOST)
-    order = np.random.default_rng([seed, len(store)]).permutation(len(store))
+    (order,) = shuffled_batches(len(store), len(store), seed, epoch=2**32)  # an epoch that no run reaches
     kept, out = np.sort(order[held_out:]), np.sort(order[:held_out])
     return (store, kept), (store, out) if held_out else None
 

@@ -14,7 +14,17 @@ from numba import njit
 
 from banyan import threads
 from banyan.graph import Forest, Graph
-from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout, Functions, per_channel, sigmoid
+from banyan.reference import (
+    LEAF,
+    LEFT_MESSAGE,
+    NO_DROPOUT,
+    NODE,
+    RIGHT_MESSAGE,
+    Dropout,
+    Functions,
+    per_channel,
+    sigmoid,
+)
 
 COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend on the number of threads
 SUMS = {"reassoc", "contract"}
@@ -286,7 +296,7 @@ def induce(
     leaves: np.ndarray,
     rows: np.ndarray,
     f: Functions,
-    dropout: Dropout = Dropout(0.0),
+    dropout: Dropout = NO_DROPOUT,
     plain: bool = False,
     n_threads: int | None = None,
 ) -> tuple[Forest, np.ndarray]:
@@ -313,7 +323,7 @@ class Encoder:
         self.embedding = embedding
         self.gates = _as(embedding.dtype, Gates.of(f, embedding.shape[1]))
         self.norms = norms(embedding)
-        self.noise = Noise.of(Dropout(0.0))
+        self.noise = Noise.of(NO_DROPOUT)
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False)
@@ -404,7 +414,7 @@ def by_height(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, ...
     return _renumber(T, children, _occurrence_keys(tokens, children), np.arange(T + M, dtype=np.int32))
 
 
-# --- Both passes and their gradients, columns first..first+COLUMNS -----------------------------------------------------
+# --- Both passes and their gradients, columns first..first+COLUMNS ---------------------------------------------------
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
@@ -499,7 +509,7 @@ def _column_jobs(E: int) -> list[tuple[np.uint64, np.uint64]]:
     return [(np.uint64(first), np.uint64(min(first + COLUMNS, E))) for first in range(0, E, COLUMNS)]
 
 
-def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = Dropout(0.0)) -> np.ndarray:
+def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
     """The embedding of every node on the way up [N, E], from leaves already dropped out [L, E]."""
     E = leaves.shape[1]
     up = np.empty((graph.n_nodes, E), leaves.dtype)
@@ -509,7 +519,7 @@ def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = D
     return up
 
 
-def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = Dropout(0.0)) -> np.ndarray:
+def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
     """The embedding of every node on the way down [N, E]."""
     E = up.shape[1]
     down = np.empty_like(up)
@@ -526,7 +536,7 @@ def backward(
     g_up: np.ndarray,
     g_down: np.ndarray,
     f: Functions,
-    dropout: Dropout = Dropout(0.0),
+    dropout: Dropout = NO_DROPOUT,
 ) -> tuple[np.ndarray, Functions]:
     """The gradients by the leaves [L, E] and by the seven vectors; g_up and g_down are used up."""
     E, U = up.shape[1], len(f.comp_l)

@@ -141,7 +141,7 @@ def _spell(chunk, codes, size, bytes, symbols):
             symbols[count] = bytes[code]
         else:
             more = 1 if code < 0x800 else 2 if code < 0x10000 else 3
-            symbols[count] = bytes[0xF00 >> more & 0xFF | code >> 6 * more]
+            symbols[count] = bytes[0xF80 >> more & 0xFF | code >> 6 * more]
             for back in range(more - 1, -1, -1):
                 count += 1
                 symbols[count] = bytes[0x80 | code >> 6 * back & 0x3F]

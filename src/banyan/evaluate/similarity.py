@@ -23,11 +23,11 @@ def read_pairs(path: str | Path) -> Pairs:
     """Two texts and a score a line, in the first three columns of a .csv or (any other ending) of tab-separated
     text; a first line whose third column is no number is a header."""
     path = Path(path)
-    delimiter, quoting = (",", csv.QUOTE_MINIMAL) if path.suffix == ".csv" else ("\t", csv.QUOTE_NONE)
+    dialect = csv.excel if path.suffix == ".csv" else _Tabs
     pairs: list[tuple[str, str, float]] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, quoting=quoting)
+            reader = csv.reader(file, dialect)
             for row in reader:
                 if len(row) >= 3 and _is_number(row[2]):
                     pairs.append((row[0], row[1], float(row[2])))
@@ -40,6 +40,10 @@ def read_pairs(path: str | Path) -> Pairs:
         raise BanyanError(f"{path} holds {len(pairs)} pairs; a correlation needs two or more")
     first, second, score = zip(*pairs, strict=True)
     return Pairs(list(first), list(second), np.array(score))
+
+
+class _Tabs(csv.excel_tab):
+    quoting = csv.QUOTE_NONE
 
 
 def _is_number(text: str) -> bool:

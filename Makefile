@@ -1,0 +1,37 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Each makes its own virtual environment.
+PYTHON ?= python3
+BIN = .venv/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: .venv/demo.installed  ## train on the text that comes with Python, then search it by meaning
+	$(BIN)/banyan demo
+
+test: lint  ## lint, types, and every test that is not slow
+	$(BIN)/python -m pytest
+
+test-slow: .venv/test.installed  ## the long tiers
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/test.installed
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .venv/bench.installed  ## figures for the README: ratios, each checked for correctness first
+	$(BIN)/python benchmarks/encode.py
+	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/scaling.py
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/demo.installed: EXTRAS = train,demo
+.venv/test.installed: EXTRAS = train,demo,data,sentencepiece,test
+.venv/bench.installed: EXTRAS = train,demo,bench
+.venv/%.installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable ".[$(EXTRAS)]"
+	@touch $@
+
+clean:
+	rm -rf .venv build demo-model

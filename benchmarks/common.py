@@ -1,0 +1,73 @@
+"""What the benchmarks share: text, a clock, and the way figures are printed."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import platform
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+SHARED = Path(__file__).parents[2] / "shared" / "data" / "corpora" / "en" / "train.txt.xz"
+
+
+def sentences(n: int) -> tuple[list[str], str]:
+    """n distinct English sentences, and where they come from: the shared Wikipedia corpus, or made up to be like it."""
+    if SHARED.exists():
+        with lzma.open(SHARED, "rt", encoding="utf-8") as file:
+            return [line.rstrip("\n") for line in islice(file, n)], "English Wikipedia (shared corpus)"
+    return _made_up(n), "made-up sentences (no shared corpus here)"
+
+
+def _made_up(n: int) -> list[str]:
+    """Words of random letters, as frequent as real ones (Zipf) and as long, in sentences of about 21."""
+    rng = np.random.default_rng(0)
+    letters = np.array(list("etaoinshrdlcumwfgypbvk"))
+    weights = 1 / (np.arange(len(letters)) + 3)
+    lengths = np.clip(rng.poisson(2 + 1.2 * np.log10(np.arange(1, 80_001))), 1, 16)
+    words = np.array(["".join(rng.choice(letters, k, p=weights / weights.sum())) for k in lengths])
+    frequency = 1 / (np.arange(len(words)) + 2.7)
+    drawn = words[rng.choice(len(words), 30 * n, p=frequency / frequency.sum())]
+    made, at = [], 0
+    for length in np.clip(rng.normal(21, 8, n), 4, 30).astype(int):
+        made.append(" ".join(drawn[at : at + length]).capitalize() + ".")
+        at += length
+    return made
+
+
+def best(function: Callable[[], Any], repeats: int = 5) -> float:
+    """The shortest of several times, in seconds: the one the machine's other work disturbed least."""
+    shortest = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        shortest = min(shortest, time.perf_counter() - start)
+    return shortest
+
+
+def report(title: str, rows: list[dict[str, Any]], **figures: Any) -> None:
+    """A table for people; then, as the last line, one JSON object with the same figures."""
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(*(_written(value) for value in row.values()))
+    console = Console(width=120)
+    console.print(table)
+    for name, value in figures.items():
+        console.print(f"{name.replace('_', ' ')}: {_written(value)}", highlight=False)
+    machine = f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"
+    print(json.dumps({"benchmark": title, "rows": rows, **figures, "machine": machine}))
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,127 @@
+"""A training step against the matrix products it cannot do without: those of the output layer.
+
+    python benchmarks/train.py [--vocabulary 25000] [--batch 512]
+
+First one step is checked against the plain reference; then a step (structure, dropout, both passes, loss,
+gradients, optimiser) and the three bare products of the same shapes are timed in the same run, turn by turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+from common import report, sentences
+
+from banyan import reference, threads
+from banyan.config import Config
+from banyan.model import BanyanModel
+from banyan.objective import reconstruction
+from banyan.reference import Dropout
+from banyan.tokenizer import Tokenizer
+
+
+def check(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray) -> None:
+    """Loss and gradients of a few sentences, with dropout, are those of the reference."""
+    dropout = Dropout(model.config.dropout, seed=0, step=1)
+    graph = model.structure(tokens, offsets, dropout)
+    loss = reconstruction(model, model(graph, dropout))
+    loss.backward()
+    w = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
+    f = reference.Functions(*(w[name] for name in reference.Functions._fields))
+    expected, gradients = reference.loss_and_gradients(
+        graph, w["embedding"], f, w["out_weight"], w["out_bias"], dropout
+    )
+    assert abs(loss.item() - expected) < 1e-4, (loss.item(), expected)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        np.testing.assert_allclose(parameter.grad, gradients[name], atol=1e-6, rtol=1e-3, err_msg=name)
+    model.zero_grad()
+
+
+def timed_step(
+    model: BanyanModel, optimiser: torch.optim.Optimizer, batch: tuple[np.ndarray, np.ndarray], step: int
+) -> dict[str, float]:
+    """Seconds of each stage."""
+    marks = [time.perf_counter()]
+    dropout = Dropout(model.config.dropout, seed=0, step=step)
+    graph = model.structure(*batch, dropout)
+    marks.append(time.perf_counter())
+    passes = model(graph, dropout)
+    marks.append(time.perf_counter())
+    loss = reconstruction(model, passes)
+    marks.append(time.perf_counter())
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    marks.append(time.perf_counter())
+    optimiser.step()
+    marks.append(time.perf_counter())
+    names = ("structure", "both passes", "loss and its gradients", "backward passes", "optimiser")
+    return {**dict(zip(names, np.diff(marks).tolist(), strict=True)), "leaves": graph.n_leaves}
+
+
+def products(leaves: int, V: int, E: int) -> float:
+    """The output layer's three matrix products, bare: logits, and the gradients by inputs and by weights."""
+    x, w = torch.randn(leaves, E), torch.randn(V, E)
+    logits, g_x, g_w = torch.empty(leaves, V), torch.empty(leaves, E), torch.empty(V, E)
+    seconds = 0.0
+    for a, b, out in ((x, w.T, logits), (logits, w, g_x), (logits.T, x, g_w)):
+        shortest = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            torch.mm(a, b, out=out)
+            shortest = min(shortest, time.perf_counter() - start)
+        seconds += shortest
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vocabulary", type=int, default=25_000)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--candidates", choices=("all", "batch"), default="all")
+    parser.add_argument("--rounds", type=int, default=4)
+    options = parser.parse_args()
+
+    torch.set_num_threads(threads.available())
+    text, source = sentences(200_000)
+    tokenizer = Tokenizer.train(
+        text, kind="bpe", vocab_size=options.vocabulary, lowercase=True, zero_digits=True
+    )
+    config = Config(candidates=options.candidates)
+    model = BanyanModel(config, tokenizer.vocab_size)
+    check(model, *tokenizer.encode(text[:20]))
+    optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
+
+    steps, bare = [], []
+    for step in range(options.rounds + 1):
+        batch = tokenizer.encode(text[step * options.batch : (step + 1) * options.batch])
+        timed = timed_step(model, optimiser, batch, step)
+        candidates = tokenizer.vocab_size if options.candidates == "all" else int(timed["leaves"])
+        if step > 0:  # the first one warms up
+            steps.append(timed)
+            bare.append((products(int(timed["leaves"]), candidates, config.dim), int(timed["leaves"])))
+    seconds, leaves = min(bare)
+    stages = [name for name in steps[0] if name != "leaves"]
+    fastest = min(steps, key=lambda timed: sum(timed[name] for name in stages))
+    total = sum(fastest[name] for name in stages)
+    rows = [{"stage": name, "ms": 1e3 * fastest[name], "of the products": fastest[name] / seconds} for name in stages]
+    rows.append({"stage": "the whole step", "ms": 1e3 * total, "of the products": total / seconds})
+    rows.append({"stage": "the products alone", "ms": 1e3 * seconds, "of the products": 1.0})
+    report(
+        f"a training step of {options.batch} sentences",
+        rows,
+        text=source,
+        vocabulary=tokenizer.vocab_size,
+        candidates=options.candidates,
+        distinct_tokens=int(fastest["leaves"]),
+        product_gflops=6 * leaves * candidates * config.dim / seconds / 1e9,
+        threads=threads.available(),
+        ratio=total / seconds,
+    )
+
+
+if __name__ == "__main__":
+    main()
