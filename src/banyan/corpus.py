@@ -507,8 +507,7 @@ def _text(path: Path, report: Report, moved: Moved) -> Iterator[_Chunk]:
         if first:
             _refuse_binary(path, text)
         first = False
-        text = _clean(text, report)
-        yield _Chunk(_lines_apart(text), "line") if end else _Chunk(text, "nothing")
+        yield _Chunk(_clean(_lines_apart(text), report), "line") if end else _Chunk(_clean(text, report), "nothing")
 
 
 def _last_line_end(held: bytes) -> int:
@@ -552,7 +551,7 @@ def _texts(values: Iterator[object], report: Report) -> Iterator[_Chunk]:
     """The values of a column, each a text of its own."""
     for value in values:
         if isinstance(value, str):
-            yield _Chunk(_lines_apart(_clean(value, report)), "text")
+            yield _Chunk(_clean(_lines_apart(value), report), "text")
         else:
             report.lines += 1
             report.drop(NOT_TEXT)

@@ -27,10 +27,14 @@ from banyan.reference import (
 )
 
 COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend on the number of threads
-SUMS = {"reassoc", "contract"}
+
+kernel = njit(cache=True, nogil=True, error_model="numpy")
+inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+summing = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 OCCURRENCE = np.uint64(0xD1342543DE82EF95)
+GONE = np.int64(-(2**63))  # ranks below every pair
 
 
 class Gates(NamedTuple):
@@ -69,29 +73,29 @@ class Noise(NamedTuple):
 # --- Keys and masks --------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _mix(x):
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _leaf_key(token):
     return _mix(np.uint64(token) + GOLDEN)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _node_key(left, right):
     return _mix(left * GOLDEN + right)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _occurrence_key(key, occurrence):
     return _mix(key ^ (np.uint64(occurrence) * OCCURRENCE))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _drop(rows, i, first, last, key, stream, noise):
     """Apply in place to rows[i, first:last] the mask of those columns. (Rows are named by number in all the inner
     loops: a view of a row costs more than the loop over it.)"""
@@ -108,14 +112,14 @@ def _drop(rows, i, first, last, key, stream, noise):
         rows[i, j] = rows[i, j] * scale if x >= noise.threshold else zero
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def drop_leaves(leaves, keys, noise):
     """Dropout on the leaves, in place."""
     for i in range(len(leaves)):
         _drop(leaves, i, 0, leaves.shape[1], keys[i], noise.leaf, noise)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leaf_keys(tokens, plain):
     """The key of each leaf; in plain trees each occurrence has its own."""
     keys = np.empty(len(tokens), np.uint64)
@@ -126,10 +130,10 @@ def leaf_keys(tokens, plain):
     return keys
 
 
-# --- Induction: greedy() of reference.py, O(n·E + n·log n) a sentence -------------------------------------------------
+# --- Induction: greedy() of reference.py, O(n·E + n·√n) a sentence -------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
+@summing
 def _dot(rows, a, b):
     total = rows.dtype.type(0)
     for j in range(rows.shape[1]):
@@ -137,7 +141,7 @@ def _dot(rows, a, b):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def norms(rows):
     out = np.empty(len(rows), rows.dtype)
     for i in range(len(rows)):
@@ -145,56 +149,78 @@ def norms(rows):
     return out
 
 
-@njit(cache=True, nogil=True)
-def _similarity(rows, norm, key, a, b):
-    one = rows.dtype.type(1)
-    if key[a] == key[b]:
-        return one
-    both = norm[a] * norm[b]
+@inlined
+def _cosine(dot, norm_a, norm_b, same):
+    """Equal nodes score exactly 1, all others are clamped to 1, a zero vector scores 0."""
+    if same:
+        return 1.0
+    both = np.float64(norm_a) * np.float64(norm_b)
     if both == 0:
-        return rows.dtype.type(0)
-    cosine = _dot(rows, a, b) / both
+        return 0.0
+    cosine = dot / both
     if cosine != cosine:  # an overflow upstream: last in line, but still a pair
-        return rows.dtype.type(-2)
-    return min(cosine, one)
+        return -2.0
+    return min(cosine, 1.0)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _match(best, scores, at):
-    left, right = best[2 * at], best[2 * at + 1]
-    best[at] = left if scores[left] >= scores[right] else right
+@inlined
+def _rank(similarity):
+    """A whole number in the same order: the search below is then a chain of integer comparisons without branches."""
+    return np.int64(similarity * 2.0**61)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _play(best, scores, i, size):
-    """Replay the matches of entry i; best[1] then names the leftmost of the highest scores."""
-    at = (i + size) >> 1
-    while at > 0:
-        _match(best, scores, at)
-        at >>= 1
+@kernel
+def _best_of_block(rank, block, shift, n, best, best_at):
+    """Find the leftmost of the highest ranks of one block anew."""
+    highest, at = GONE, np.int64(0)
+    for i in range(block << shift, min((block + 1) << shift, n)):
+        higher = rank[i] > highest
+        highest = rank[i] if higher else highest
+        at = i if higher else at
+    best[block], best_at[block] = highest, at
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
-def _compose_into(rows, a, b, gates):
-    """rows[a] becomes the parent of rows[a] and rows[b]; returns its norm."""
+@kernel
+def _best_pair(best, best_at, blocks):
+    highest, at = best[0], best_at[0]
+    for block in range(1, blocks):
+        higher = best[block] > highest
+        highest = best[block] if higher else highest
+        at = best_at[block] if higher else at
+    return at
+
+
+@summing
+def _merge(rows, a, b, left, right, gates):
+    """rows[a] becomes the parent of rows[a] and rows[b]. One sweep also gives its norm and its products with its new
+    neighbours, rows[left] and rows[right]."""
     square = rows.dtype.type(0)
+    with_left = rows.dtype.type(0)
+    with_right = rows.dtype.type(0)
     for j in range(rows.shape[1]):
         parent = rows[a, j] * gates.comp_l[j] + rows[b, j] * gates.comp_r[j] + gates.comp_b[j]
         rows[a, j] = parent
         square += parent * parent
-    return np.sqrt(square)
+        with_left += rows[left, j] * parent
+        with_right += rows[right, j] * parent
+    return np.sqrt(square), with_left, with_right
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, plain, children, similarity, space):
     """Merge sentence first..last in space.work [n, E], where a parent takes its left child's place and the root ends
     in row 0; `children` and `similarity` are written from row 0 on.
 
-    A merge changes only two similarities, and a tournament over all of them finds the next pair in O(log n).
+    A merge changes only two similarities. They are ranked in blocks of about √n (and at least 64), each of which
+    knows its best, so that the next pair is found in O(√n).
     """
     n, E = last - first, leaves.shape[1]
-    work, norm, key, score, node = space.work, space.norm, space.key, space.score, space.node
-    after, before, best = space.after, space.before, space.best
+    work, norm, key, rank, node = space.work, space.norm, space.key, space.rank, space.node
+    after, before, best, best_at = space.after, space.before, space.best, space.best_at
+    shift = 6  # blocks of 1 << shift
+    while n >> (2 * shift) > 0:
+        shift += 1
+    blocks = ((n - 1) >> shift) + 1
     for i in range(n):
         row = rows[first + i]
         for j in range(E):
@@ -203,39 +229,38 @@ def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, 
         key[i] = _leaf_key(tokens[first + i])
         node[i] = first + i
         after[i], before[i] = i + 1, i - 1
-    size = 1
-    while size < n:
-        size *= 2
-    for i in range(size):
-        best[size + i] = i
-        score[i] = _similarity(work, norm, key, i, i + 1) if i < n - 1 else -np.inf
-    for at in range(size - 1, 0, -1):
-        _match(best, score, at)
+    for i in range(n - 1):
+        rank[i] = _rank(_cosine(_dot(work, i, i + 1), norm[i], norm[i + 1], key[i] == key[i + 1]))
+    rank[n - 1] = GONE
+    for block in range(blocks):
+        _best_of_block(rank, block, shift, n, best, best_at)
 
     for k in range(n - 1):
-        i = best[1]
+        i = _best_pair(best, best_at, blocks)
         j = after[i]
+        r, m = after[j], before[i]
         children[k, 0], children[k, 1] = node[i], node[j]
-        similarity[k] = score[i]
+        similarity[k] = rank[i] * 2.0**-61
         node[i] = merge_id + k
         key[i] = _node_key(key[i], key[j])
-        norm[i] = _compose_into(work, i, j, gates)
+        left, right = m if m >= 0 else j, r if r < n else j  # where there is no neighbour, any row but i
+        norm[i], with_left, with_right = _merge(work, i, j, left, right, gates)
         if noise.threshold > 0:
             _drop(work, i, 0, E, _occurrence_key(key[i], node[i]) if plain else key[i], noise.node, noise)
-            norm[i] = np.sqrt(_dot(work, i, i))
-        r, m = after[j], before[i]
+            norm[i], with_left, with_right = np.sqrt(_dot(work, i, i)), _dot(work, left, i), _dot(work, right, i)
         after[i] = r
-        score[j] = -np.inf
-        _play(best, score, j, size)
+        rank[i] = rank[j] = GONE
+        of_m, of_i, of_j = m >> shift, i >> shift, j >> shift
         if r < n:
             before[r] = i
-            score[i] = _similarity(work, norm, key, i, r)
-        else:
-            score[i] = -np.inf
-        _play(best, score, i, size)
+            rank[i] = _rank(_cosine(with_right, norm[i], norm[r], key[i] == key[r]))
         if m >= 0:
-            score[m] = _similarity(work, norm, key, m, i)
-            _play(best, score, m, size)
+            rank[m] = _rank(_cosine(with_left, norm[m], norm[i], key[m] == key[i]))
+            if of_m != of_i:
+                _best_of_block(rank, of_m, shift, n, best, best_at)
+        _best_of_block(rank, of_i, shift, n, best, best_at)
+        if of_j != of_i:
+            _best_of_block(rank, of_j, shift, n, best, best_at)
 
 
 class Space(NamedTuple):
@@ -248,11 +273,12 @@ class Space(NamedTuple):
     node: np.ndarray
     after: np.ndarray  # the neighbours in the frontier
     before: np.ndarray
-    score: np.ndarray  # similarity with the right neighbour
-    best: np.ndarray  # the tournament over `score`
+    rank: np.ndarray  # of the similarity with the right neighbour
+    best: np.ndarray  # of each block of ranks, the highest
+    best_at: np.ndarray  # and where it stands
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, start, end, children, similarity, roots):
     """Sentences start..end of the batch. `children`, `similarity` and `roots` are of the whole batch, each either
     whole or, when nobody wants it, empty."""
@@ -267,8 +293,9 @@ def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, star
         np.empty(n, np.int32),
         np.empty(n, np.int32),
         np.empty(n, np.int32),
-        np.empty(2 * n, leaves.dtype),
-        np.empty(4 * n, np.int32),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
     )
     spare = np.empty((n, 2), np.int32), np.empty(n, leaves.dtype)
     for b in range(start, end):
@@ -334,7 +361,7 @@ class Encoder:
 # --- From forest to graph ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _entangle(key_of_leaf, leaf, children):
     """Distinct inner nodes in the order they are first met: their children, keys, and the node of each occurrence."""
     T, L, M = len(leaf), len(key_of_leaf), len(children)
@@ -362,7 +389,7 @@ def _entangle(key_of_leaf, leaf, children):
     return pairs[:met], key[: L + met], node_of
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _renumber(L, pairs, key, node_of):
     """Inner nodes by height and, within a height, in their old order."""
     M = len(pairs)
@@ -398,7 +425,7 @@ def entangle(token: np.ndarray, leaf: np.ndarray, children: np.ndarray) -> tuple
     return _renumber(len(token), pairs, key, node_of)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _occurrence_keys(tokens, children):
     T, M = len(tokens), len(children)
     span, key = np.empty(T + M, np.uint64), np.empty(T + M, np.uint64)
@@ -417,7 +444,7 @@ def by_height(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, ...
 # --- Both passes and their gradients, columns first..first+COLUMNS ---------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
+@summing
 def _up(children, key, up, gates, noise, first, last):
     """Equation 3 from the leaves (already there) up."""
     L = len(up) - len(children)
@@ -428,7 +455,7 @@ def _up(children, key, up, gates, noise, first, last):
         _drop(up, L + m, first, last, key[L + m], noise.node, noise)
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
+@summing
 def _send(down, parent, child, message, gate, bias, first, last, key, stream, noise):
     for j in range(first, last):
         message[0, j] = down[parent, j] * gate[j] + bias[j]
@@ -437,7 +464,7 @@ def _send(down, parent, child, message, gate, bias, first, last, key, stream, no
         down[child, j] += message[0, j]
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
+@summing
 def _down(children, key, messages, up, down, gates, noise, first, last):
     """Equation 4 from the roots down; a node takes the mean of its messages."""
     L = len(up) - len(children)
@@ -459,7 +486,7 @@ def _down(children, key, messages, up, down, gates, noise, first, last):
             _send(down, n, right, message, gates.decomp_r, gates.decomp_rb, first, last, key[n], noise.right, noise)
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
+@summing
 def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, first, last, key, stream, noise):
     """The gradient of one message, back to its parent."""
     share = down.dtype.type(1) / down.dtype.type(messages)
@@ -472,7 +499,7 @@ def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, firs
         g_down[parent, j] += g[0, j] * gate[j]
 
 
-@njit(cache=True, nogil=True, fastmath=SUMS)
+@summing
 def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, noise, first, last):
     """Gradients of both passes. g_up and g_down hold the gradients from outside and end as the whole ones; g_gates
     gets those of the gates and biases, one sum per column."""

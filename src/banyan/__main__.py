@@ -1,0 +1,8 @@
+"""`python -m banyan` is `banyan`."""
+
+import sys
+
+from banyan.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,409 @@
+"""Whole files in, embeddings out, in constant memory: what `banyan encode` and `banyan similar --in` do.
+
+Row i of the result is row i of the input: a line of text, empty ones too, or a row of a table. Rows are appended to
+OUT.partial/data, and OUT.partial/progress.json says how many of them are safe; so a run can be killed at any moment
+and resumed. OUT itself appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from banyan import corpus as reading
+from banyan import files
+from banyan._version import __version__
+from banyan.corpus import Corpus, Report
+from banyan.errors import BanyanError
+
+if TYPE_CHECKING:
+    from banyan.display import Display, Meter
+    from banyan.encoder import Banyan
+
+BLOCK_ROWS = 8192  # encoded and written at a time
+BLOCK_CHARACTERS = 1 << 23  # or fewer rows, if they are long
+SECONDS_BETWEEN_RECORDS = 2.0
+SECONDS_WITHOUT_BAR = 1.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of the rows."""
+
+    out: Path
+    rows: int
+    dim: int
+    blank: int  # rows without any text, whose embedding is zero
+    resumed: int  # rows that an earlier run had done
+    seconds: float
+    report: Report  # repairs, and rows that are not text
+
+    def __str__(self) -> str:
+        new = self.rows - self.resumed
+        text = f"wrote {self.out}: {self.rows:,} rows of {self.dim} dimensions"
+        text += f", {self.resumed:,} of them in an earlier run" if self.resumed else ""
+        text += f" ({new / max(self.seconds, 1e-9):,.0f} rows/s)" if new else ""
+        if self.blank:
+            text += f"; {self.blank:,} without text are zero"
+        for what, counts in (("not text", self.report.dropped), ("repaired", self.report.repaired)):
+            if counts:
+                text += f"; {what}: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+        return text
+
+
+def encode_file(
+    model: Banyan,
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    normalize: bool = False,
+    column: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    display: Display | None = None,
+) -> Summary:
+    """Encode every row of the inputs into `out`: .npy (float32 [n, E]), .parquet (text, embedding) or .jsonl.
+
+    inputs: files, folders, globs, "-" or hf:name, as Corpus reads them; `column` names the text of a table.
+    resume: go on with what a killed run left in OUT.partial (or start, if there is nothing).
+    overwrite: replace `out`, and throw away what a killed run left.
+    """
+    started = time.monotonic()
+    out = Path(out)
+    form = _form(out, model.dim)
+    work = Path(f"{out}.partial")
+    _refuse_to_lose(out, work, resume, overwrite)
+    try:
+        corpus = Corpus(inputs, column=column, layout="lines", spool=work)
+        _refuse_own_input(out, corpus)
+        run = {"model": _fingerprint(model), "input": corpus.fingerprint(), "normalisation": normalize,
+               "version of banyan": __version__}  # fmt: skip
+        partial = _Partial(work, run, form, out)
+        rows = _Rows(corpus)
+        resumed = partial.rows
+        with _writing(work), partial, _LateBar(display, corpus) as bar:
+            for block in rows.blocks(skip=resumed):
+                partial.append(block, model.encode(block, normalize, show_progress_bar=False))
+                bar.show(partial.rows)
+            partial.finish()
+    finally:
+        with suppress(OSError):
+            work.rmdir()  # only if nothing came to be in it
+    return Summary(out, partial.rows, model.dim, rows.blank, resumed, time.monotonic() - started, rows.report)
+
+
+class Hit(NamedTuple):
+    score: float  # cosine
+    row: int  # counted from 1, through all inputs
+    text: str
+
+
+def most_similar(
+    model: Banyan, text: str, inputs: str | Path | Sequence[str | Path], k: int = 10, *, column: str | None = None
+) -> list[Hit]:
+    """The k rows of the inputs with the highest cosine, best first, the earlier of equal ones first."""
+    if k < 1:
+        raise BanyanError(f"k must be at least 1, not {k}")
+    query = model.encode(text, normalize=True)
+    best: list[Hit] = []
+    seen = 0
+    with TemporaryDirectory(prefix="banyan-") as spool:
+        for block in _Rows(Corpus(inputs, column=column, layout="lines", spool=Path(spool))).blocks():
+            scores = model.encode(block, normalize=True, show_progress_bar=False) @ query
+            top = np.argsort(-scores, kind="stable")[:k].tolist()
+            best += [Hit(float(scores[i]), seen + i + 1, block[i]) for i in top]
+            best = sorted(best, key=lambda hit: (-hit.score, hit.row))[:k]
+            seen += len(block)
+    return best
+
+
+# --- Rows in ---------------------------------------------------------------------------------------------------------
+
+
+class _Rows:
+    """The rows of a corpus, none dropped and none split, unlike its sentences."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.report = Report()
+        self.blank = 0
+
+    def __iter__(self) -> Iterator[str]:
+        before = 0
+        for source in self.corpus._sources:
+            moved = self.corpus._mover(before)
+            if isinstance(source, reading._HubSet):
+                yield from map(self._text, source._values(moved))
+            elif source.kind == "text":
+                yield from reading._long_lines(source.path, self.report, moved)
+            elif source.size:
+                values = reading._VALUES[source.kind](source.path, source.column, self.report, moved)
+                yield from map(self._text, values)
+            before += source.size
+
+    def _text(self, value: object) -> str:
+        if isinstance(value, str):
+            return reading._clean(value, self.report)
+        self.report.drop(reading.NOT_TEXT)
+        return ""
+
+    def blocks(self, skip: int = 0) -> Iterator[list[str]]:
+        """Rows by the thousand, the same ones in every run, less those of the first `skip` rows."""
+        seen = 0
+        for block in _blocks(self):
+            self.blank += sum(not row or row.isspace() for row in block)
+            seen += len(block)
+            if seen > skip:
+                yield block
+
+
+def _blocks(rows: Iterator[str] | _Rows) -> Iterator[list[str]]:
+    block: list[str] = []
+    characters = 0
+    for row in rows:
+        block.append(row)
+        characters += len(row)
+        if len(block) == BLOCK_ROWS or characters >= BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
+# --- Rows out --------------------------------------------------------------------------------------------------------
+
+
+class _Form(Protocol):
+    """A kind of result, as bytes that can be appended block by block."""
+
+    def head(self) -> bytes: ...
+    def block(self, texts: list[str], vectors: np.ndarray) -> bytes: ...
+    def finish(self, data: Path, rows: int) -> Path:
+        """Make the result of all the bytes; where it is."""
+        ...
+
+
+class _Npy:
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def head(self, rows: int = 0) -> bytes:
+        """The header of format 1.0 in 128 bytes, whatever the number of rows, which is known only at the end."""
+        shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {self.dim}), }}"
+        return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + shape.ljust(117).encode() + b"\n"
+
+    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
+        return vectors.astype("<f4", copy=False).tobytes()
+
+    def finish(self, data: Path, rows: int) -> Path:
+        with data.open("r+b") as file:
+            file.write(self.head(rows))
+        return data
+
+
+class _Jsonl:
+    def __init__(self, dim: int) -> None:
+        self.numbers = ",".join(["%.9g"] * dim)  # nine digits give back any float32 exactly
+
+    def head(self) -> bytes:
+        return b""
+
+    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
+        lines = [
+            f'{{"text": {json.dumps(text, ensure_ascii=False)}, "embedding": [{self.numbers % tuple(vector)}]}}\n'
+            for text, vector in zip(texts, vectors.tolist(), strict=True)
+        ]
+        return "".join(lines).encode()
+
+    def finish(self, data: Path, rows: int) -> Path:
+        return data
+
+
+class _Parquet:
+    """Collected as an Arrow stream, which can be appended to, and rewritten at the end, which Parquet needs."""
+
+    def __init__(self, dim: int) -> None:
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            raise BanyanError('.parquet needs the package pyarrow: pip install "banyan-embed[data]"') from None
+        self.arrow = pyarrow
+        self.dim = dim
+        columns = [("text", pyarrow.string()), ("embedding", pyarrow.list_(pyarrow.float32(), dim))]
+        self.schema = pyarrow.schema([pyarrow.field(name, kind, nullable=False) for name, kind in columns])
+
+    def head(self) -> bytes:
+        return self.schema.serialize().to_pybytes()
+
+    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
+        embeddings = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(vectors.ravel()), self.dim)
+        columns = [self.arrow.array(texts, self.arrow.string()), embeddings]
+        return self.arrow.record_batch(columns, schema=self.schema).serialize().to_pybytes()
+
+    def finish(self, data: Path, rows: int) -> Path:
+        result = data.with_suffix(".parquet")
+        writer = self.arrow.parquet.ParquetWriter(result, self.schema, use_dictionary=False, write_statistics=False)
+        with self.arrow.memory_map(str(data)) as stream, self.arrow.ipc.open_stream(stream) as batches, writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return result
+
+
+_FORMS: dict[str, type[_Npy] | type[_Parquet] | type[_Jsonl]] = {".npy": _Npy, ".parquet": _Parquet, ".jsonl": _Jsonl}
+
+
+def _form(out: Path, dim: int) -> _Form:
+    if out.suffix not in _FORMS:
+        raise BanyanError(f"cannot tell what to write to {out}: its name must end in {', '.join(_FORMS)}")
+    return _FORMS[out.suffix](dim)
+
+
+class _Partial:
+    """OUT.partial, and how far it has come."""
+
+    def __init__(self, folder: Path, run: dict[str, Any], form: _Form, out: Path) -> None:
+        self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
+        self.run, self.form, self.out = run, form, out
+        self.rows = self.bytes = 0
+        self.finished = False
+        if self.record.exists():
+            self._take_up()
+
+    def _take_up(self) -> None:
+        """Where the killed run was, if it is one of this kind."""
+        again = "--overwrite starts again"
+        try:
+            record = json.loads(self.record.read_text(encoding="utf-8"))
+            self.rows, self.bytes = int(record["rows"]), int(record["bytes"])
+            changed = [name for name, value in self.run.items() if record["run"][name] != value]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BanyanError(f"cannot read {self.record}: {again}") from None
+        if changed:
+            told = " and the ".join(changed)
+            raise BanyanError(f"{self.folder} cannot be resumed, because the {told} changed: {again}")
+        size = self.data.stat().st_size if self.data.exists() else 0
+        self.finished = not size and self.out.exists()  # killed after the result took its name
+        if size < self.bytes and not self.finished:
+            raise BanyanError(f"{self.data} is shorter than {self.record} says: {again}")
+
+    def __enter__(self) -> None:
+        if self.finished:
+            return
+        self.folder.mkdir(exist_ok=True)
+        self.file = self.data.open("ab")
+        self.file.truncate(self.bytes)
+        if not self.bytes:
+            self.bytes = self.file.write(self.form.head())
+            self._save()
+        self.saved = time.monotonic()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.finished:
+            return
+        with self.file:
+            if kind is KeyboardInterrupt:
+                self._save()
+                raise KeyboardInterrupt(f"stopped after {self.rows:,} rows, which are kept: --resume goes on")
+
+    def append(self, texts: list[str], vectors: np.ndarray) -> None:
+        block = self.form.block(texts, vectors)
+        self.file.write(block)
+        self.rows += len(texts)
+        self.bytes += len(block)
+        if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
+            self._save()
+
+    def _save(self) -> None:
+        """From now on these rows are safe."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        files.write_text(self.record, json.dumps({"run": self.run, "rows": self.rows, "bytes": self.bytes}) + "\n")
+        self.saved = time.monotonic()
+
+    def finish(self) -> None:
+        """OUT takes its name, and the folder goes."""
+        if not self.finished:
+            self._save()
+            result = self.form.finish(self.data, self.rows)
+            files.sync(result)
+            os.replace(result, self.out)
+            files.sync(self.out.parent)
+        shutil.rmtree(self.folder)
+
+
+_RECORD = "progress.json"
+
+
+def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
+    """An error where something is in the way; with `overwrite` the way is cleared of an earlier run."""
+    if not out.parent.is_dir():
+        raise BanyanError(f"there is no folder {out.parent} to write {out.name} to")
+    if out.is_dir():
+        raise BanyanError(f"{out} is a folder: name a file to write")
+    unfinished = (work / _RECORD).exists()
+    if resume and unfinished:
+        return
+    if unfinished and not overwrite:
+        raise BanyanError(f"{work} holds an unfinished run: --resume goes on with it, --overwrite starts again")
+    if out.exists() and not overwrite:
+        raise BanyanError(f"{out} exists already: --overwrite replaces it")
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _refuse_own_input(out: Path, corpus: Corpus) -> None:
+    if out.exists() and any(out.samefile(path) for path in corpus.paths):
+        raise BanyanError(f"{out} is the input: write to another file")
+
+
+def _fingerprint(model: Banyan) -> str:
+    """Changes when the embeddings may."""
+    digest = hashlib.sha256(model.tokenizer.to_json().encode())
+    for array in (model.embedding, *model.functions):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _writing(work: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
+        kept = "; what was done is kept, and --resume goes on with it" if (work / _RECORD).exists() else ""
+        raise BanyanError(f"cannot write to {work}: {reason}{kept}") from None
+
+
+class _LateBar:
+    """A bar that shows only if the work takes a while."""
+
+    def __init__(self, display: Display | None, corpus: Corpus) -> None:
+        self.display, self.corpus = display, corpus
+        self.started = time.monotonic()
+        self.stack = ExitStack()
+        self.meter: Meter | None = None
+
+    def __enter__(self) -> _LateBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def show(self, rows: int) -> None:
+        seconds = time.monotonic() - self.started
+        if self.meter is None and self.display is not None and seconds > SECONDS_WITHOUT_BAR:
+            self.meter = self.stack.enter_context(self.display.bar("encoding", self.corpus.bytes_total, "bytes"))
+        if self.meter is not None:
+            self.meter(self.corpus.bytes_read, figures={"rows": f"{rows:,}"})
