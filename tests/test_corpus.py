@@ -65,9 +65,10 @@ def test_text_is_read_line_by_line_and_again(tmp_path):
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
 def test_compressed_text_is_read_whatever_its_name(tmp_path, kind):
-    packed = pack(kind, TEXT.encode())
+    lines = [f"{i**9 % 99991}" for i in range(20_000)]
+    packed = pack(kind, "\n".join(lines).encode())
     for name in (f"a.txt.{kind}", "a.txt"):
-        assert read(write(tmp_path / name, packed))[0] == FISH
+        assert read(write(tmp_path / name, packed))[0] == lines
 
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
@@ -118,9 +119,10 @@ def test_standard_input_is_copied_so_that_it_can_be_read_again(tmp_path, monkeyp
 
     first = piped(TEXT)
     assert list(first) == list(first) == FISH
-    assert piped(TEXT).fingerprint() == first.fingerprint()  # so that a killed run resumes
-    assert piped(TEXT + "Blue fish.").fingerprint() != first.fingerprint()
-    assert Corpus(first.paths, layout="lines").fingerprint() == first.fingerprint()
+    known = first.fingerprint()
+    assert piped(TEXT).fingerprint() == known  # so that a killed run resumes
+    assert piped(TEXT + "Blue fish.").fingerprint() != known
+    assert Corpus(first.paths, layout="lines").fingerprint() == known
     assert not list((tmp_path / "spool").glob(".*"))
     with pytest.raises(BanyanError, match="stdin is empty"):
         piped("")
@@ -240,6 +242,26 @@ def test_lines_do_not_depend_on_how_the_file_was_cut_into_blocks(tmp_path_factor
         assert (report.lines, report.kept) == (len(lines), len(sentences))
         assert report.lines == report.kept + sum(report.dropped.values())
         assert report.repaired.get(BAD_BYTES, 0) == data.count(b"\xff")
+
+
+@given(st.lists(st.sampled_from(PIECES[:-1]), max_size=60), st.sampled_from(["lines", "running"]))
+@settings(deadline=None, max_examples=200)
+def test_endless_lines_do_not_depend_on_how_the_file_was_cut_into_blocks(tmp_path_factory, pieces, layout):
+    path = write(tmp_path_factory.getbasetemp() / "endless.txt", b"x" + b"".join(pieces))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LONGEST_LINE", 5)
+        whole = read(path, layout=layout)
+        for block in (1, 2, 7):
+            patch.setattr(module, "_BLOCK", block)
+            assert read(path, layout=layout) == whole
+
+
+def test_a_carriage_return_at_the_end_of_a_block_ends_an_endless_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_LINE", 5)
+    monkeypatch.setattr(module, "_BLOCK", 25)
+    for end in ("\r", "\r\n"):
+        sentences, report = read(write(tmp_path / "a.txt", "x" * 24 + end + "One fish"))
+        assert (sentences, report.lines) == (["x" * 24, "One fish"], 2)
 
 
 @pytest.mark.parametrize(

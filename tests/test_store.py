@@ -100,7 +100,7 @@ def test_a_token_outside_the_vocabulary_is_refused_rather_than_wrapped(tmp_path)
 @given(st.lists(st.lists(st.integers(0, 60_000), min_size=1, max_size=9), min_size=1, max_size=20), st.data())
 @settings(deadline=None, max_examples=100)
 def test_a_batch_is_what_a_plain_loop_gathers(rows, data):
-    store = Store(np.concatenate(rows).astype(np.uint16), np.cumsum([0, *map(len, rows)]), Report())
+    store = Store(np.concatenate(rows).astype(np.uint16), np.cumsum([0, *map(len, rows)]), Report(), "")
     indices = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1))), np.int64)
     tokens, offsets = store.batch(indices)
     assert (tokens.dtype, offsets.dtype) == (np.int32, np.int64)
@@ -132,6 +132,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, small_blocks, s
     corpus = corpus_of(tmp_path, sentences(137))
     Store.build(tmp_path / "whole", corpus, Letters(), **LIMITS)
     folder = tmp_path / "store"
+    Store.build(folder, corpus, Letters(60_000), **LIMITS)  # a store of another kind, which is in the way
     with pytest.raises(KeyboardInterrupt):
         Store.build(folder, corpus, Letters(stop_after=stop_after), **LIMITS)
     with pytest.raises(BanyanError, match="there is no finished store"):

@@ -27,6 +27,7 @@ class Progress:
     step: int = 0  # finished steps in all
     loss_sum: float = 0.0  # over the batches of the epoch under way
     metrics_bytes: int = 0  # what metrics.jsonl held at this point
+    data: str = ""  # the fingerprint of what is trained on
 
 
 def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progress: Progress) -> None:

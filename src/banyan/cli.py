@@ -9,47 +9,53 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import io
+import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from banyan._version import __version__
-from banyan.config import PRESETS, Config
+from banyan.config import _CHOICES, PRESETS, Config
 from banyan.errors import BanyanError
+from banyan.files import write_text
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
     from banyan.tree import Tree
 
-USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # exit codes, beside 1 for any other error
+USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # exit codes; 1 for every other error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code. BANYAN_DEBUG=1 shows the traceback of an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no └ still shows the words
     try:
-        options = _options(list(sys.argv[1:] if argv is None else argv))
-        options.command(options)
-        sys.stdout.flush()
+        try:
+            options = _options(list(sys.argv[1:] if argv is None else argv))
+            options.command(options)
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt as error:
-        return _failed(error, INTERRUPTED)
-    except (BanyanError, OSError) as error:
-        return _failed(error, 1)
+        return _failed(error, str(error) or "interrupted", INTERRUPTED)
+    except BanyanError as error:
+        return _failed(error, str(error), 1)
+    except OSError as error:
+        return _failed(error, f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     return 0
 
 
-def _failed(error: BaseException, code: int) -> int:
+def _failed(error: BaseException, told: str, code: int) -> int:
     if os.environ.get("BANYAN_DEBUG") == "1":
         raise error
-    if isinstance(error, OSError) and error.filename is not None:
-        told = f"{error.filename}: {error.strerror}"
-    else:
-        told = str(error) or "interrupted"
     print(f"banyan: {told}", file=sys.stderr)
     return code
 
@@ -64,8 +70,7 @@ def _train(options: argparse.Namespace) -> None:
         if error.name != "torch":
             raise
         raise BanyanError('training needs torch: pip install "banyan-embed[train]"') from None
-    values = vars(options).copy()
-    del values["command"]
+    values = {name: value for name, value in vars(options).items() if name not in ("command", "parser")}
     try:
         train(values.pop("corpus"), values.pop("out"), **values)
     except Interrupted as error:
@@ -91,25 +96,24 @@ def _encode(options: argparse.Namespace) -> None:
 
 
 def _tree(options: argparse.Namespace) -> None:
-    model = _model(options)
-    form = _form(options)
-    shown = _TREE_FORMS[form]
-    trees = (tree for text in _texts(options) for tree in _trees(model, text, options.brackets))
+    model, form = _model(options), _form(options)
+    trees = _trees(model, options)
     if form == "svg":
-        trees = iter([_only(list(trees))])
+        trees = _only(list(trees))
     with _output(options.out) as write:
         for number, tree in enumerate(trees):
-            write("\n" * (form == "text" and number > 0) + shown(tree))
+            write("\n" * (form == "text" and number > 0) + _TREE_FORMS[form](tree))
 
 
-def _trees(model: Banyan, text: str, brackets: bool) -> list[Tree]:
-    return model.parse_brackets(text) if brackets else [model.parse(text)]
+def _trees(model: Banyan, options: argparse.Namespace) -> Iterator[Tree]:
+    for text in _texts(options):
+        yield from model.parse_brackets(text) if options.brackets else [model.parse(text)]
 
 
-def _only(trees: list[Tree]) -> Tree:
+def _only(trees: list[Tree]) -> Iterator[Tree]:
     if len(trees) != 1:
         raise BanyanError(f"an SVG shows one tree, not {len(trees)}: give one text")
-    return trees[0]
+    return iter(trees)
 
 
 _TREE_FORMS: dict[str, Callable[[Tree], str]] = {
@@ -123,11 +127,11 @@ _TREE_FORMS: dict[str, Callable[[Tree], str]] = {
 def _similar(options: argparse.Namespace) -> None:
     if options.inside is None:
         if len(options.text) != 2:
-            options.parser.error(f"give two texts to compare, or one and --in FILE; there are {len(options.text)} texts")
+            options.parser.error(f"two texts are compared, or one is looked for --in FILE; found {len(options.text)}")
         print(f"{_model(options).similarity(*options.text):.4f}")
         return
     if len(options.text) != 1:
-        options.parser.error(f"give one text to look for in {options.inside}; there are {len(options.text)}")
+        options.parser.error(f"one text is looked for in {options.inside}; found {len(options.text)}")
     from banyan.encoding import most_similar
     from banyan.svg import visible
 
@@ -136,12 +140,12 @@ def _similar(options: argparse.Namespace) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    explanation = _model(options).explain(options.a, options.b)
     form = _form(options)
+    explanation = _model(options).explain(options.a, options.b)
     with _output(options.out) as write:
         if form == "text":
-            color = options.out is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-            write(explanation.to_text(color=color))
+            colours = options.out is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+            write(explanation.to_text(color=colours))
         else:
             write(explanation.to_svg() if form == "svg" else explanation.to_json())
 
@@ -151,13 +155,12 @@ def _info(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(about, indent=2, ensure_ascii=False))
         return
-    for title, values in about.items():
-        if isinstance(values, dict):
-            print(f"\n{title}")
-            width = max(map(len, values))
-            print("\n".join(f"  {name:{width}}  {_shown(value)}" for name, value in values.items()))
-        elif values is not None:
-            print(f"{title}: {_shown(values)}")
+    for title, value in about.items():
+        if not isinstance(value, dict):
+            print(f"{title}: {_shown(value)}")
+            continue
+        width = max(map(len, value), default=0)
+        print("\n".join([f"\n{title}", *(f"  {name:{width}}  {_shown(part)}" for name, part in value.items())]))
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -170,3 +173,371 @@ def _model(options: argparse.Namespace) -> Banyan:
     from banyan.encoder import Banyan
 
     return Banyan.from_pretrained(options.model)
+
+
+# --- What `banyan info` tells ----------------------------------------------------------------------------------------
+
+
+def _about(model: Banyan, folder: Path) -> dict[str, Any]:
+    config = model.config
+    output_layer = [weights.size for name, weights in model.weights.items() if name.startswith("out_")]
+    about: dict[str, Any] = {
+        "model": str(folder),
+        "written by": f"banyan {json.loads((folder / 'config.json').read_text('utf-8')).get('banyan_version')}",
+        "dimensions": f"{config.dim} ({config.channels} channels of width {config.width})",
+        "vocabulary": len(model.embedding),
+        **_training_text(folder / "README.md"),
+        "parameters": {
+            "composition and decomposition": sum(vector.size for vector in model.functions),
+            "embedding": model.embedding.size,
+            "output layer (training only)": sum(output_layer),
+        },
+        "settings": config.to_dict(),
+        "last epoch": _last_epoch(folder / "metrics.jsonl"),
+        "files (bytes)": {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()},
+    }
+    return {title: value for title, value in about.items() if value != {}}
+
+
+def _training_text(card: Path) -> dict[str, str]:
+    """The figures of the corpus that the model card gives, if there is one."""
+    text = card.read_text(encoding="utf-8") if card.exists() else ""
+    _, found, rest = text.partition("## Training text\n")
+    return {"training text": " ".join(rest.partition("\n## ")[0].split())} if found else {}
+
+
+def _last_epoch(metrics: Path) -> dict[str, Any]:
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
+    return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line), {})
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# --- Texts in, results out -------------------------------------------------------------------------------------------
+
+
+def _texts(options: argparse.Namespace) -> Iterator[str]:
+    """The texts given as arguments; "-" stands for the lines of standard input."""
+    for text in options.text:
+        if text != "-":
+            yield text
+            continue
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
+        if options.brackets:  # a tree may go over several lines
+            yield sys.stdin.read()
+        else:
+            yield from (line.removesuffix("\n") for line in sys.stdin)
+
+
+def _text(argument: str) -> str:
+    """A text from the command line, where bytes that are not UTF-8 arrive as lone surrogates."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _form(options: argparse.Namespace) -> str:
+    """The form asked for, or the one that the name of the output file says."""
+    return options.format or {".svg": "svg", ".json": "json"}.get(Path(options.out or "").suffix, "text")
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[Callable[[str], None]]:
+    """Prints, or collects for a file that appears whole."""
+    if path is None:
+        yield lambda text: print(text.removesuffix("\n"), flush=True)
+        return
+    if not Path(path).parent.is_dir():
+        raise BanyanError(f"there is no folder {Path(path).parent} to write {Path(path).name} to")
+    written: list[str] = []
+    yield written.append
+    write_text(path, "".join(text.removesuffix("\n") + "\n" for text in written))
+
+
+# --- Arguments -------------------------------------------------------------------------------------------------------
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser, commands = _parsers()
+    if not argv:
+        parser.print_help(sys.stderr)
+        raise SystemExit(USAGE_ERROR)
+    if not argv[0].startswith("-") and argv[0] not in commands:
+        parser.refuse(f"there is no command {argv[0]}", argv[0], commands)
+    chosen = commands.get(argv[0], parser)
+    for argument in itertools.takewhile(lambda argument: argument != "--", argv):
+        name = argument.partition("=")[0]
+        if name.startswith("--") and " " not in name and name not in chosen.names:
+            chosen.refuse(f"there is no option {name}", name, chosen.names)
+    return parser.parse_args(argv)
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=_Help, **options)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def refuse(self, problem: str, name: str, known: Iterable[str]) -> NoReturn:
+        near = difflib.get_close_matches(name, known, n=1)
+        self.error(f"{problem}; did you mean {near[0]}?" if near else problem)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+
+def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
+    """The whole parser, and those of its commands."""
+    parser = _Parser(
+        prog="banyan",
+        description="Sentence embeddings from your own text: train a model, encode, look into its trees.",
+        epilog=_examples([command.examples[0] for command in _COMMANDS.values()]),
+    )
+    parser.add_argument("--version", action="version", version=f"banyan {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    made = {}
+    for name, command in _COMMANDS.items():
+        about = f"{command.purpose[0].upper()}{command.purpose[1:]}.\n{command.more}"
+        sub = commands.add_parser(name, help=command.purpose, description=about, epilog=_examples(command.examples))
+        sub.set_defaults(command=command.run, parser=sub)
+        command.arguments(sub)
+        made[name] = sub
+    return parser, made
+
+
+def _examples(lines: Iterable[str]) -> str:
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+def _train_arguments(parser: _Parser) -> None:
+    parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
+    parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=_SOURCES)
+    parser.add_argument("--out", required=True, metavar="DIR", help="the model's folder")
+    presets = f"where the settings start from: {', '.join(PRESETS)} (default: paper)"
+    parser.add_argument("--preset", default="paper", help=presets)
+    groups = {name: parser.add_argument_group(name) for name in ("text", "model", "training", "run")}
+    _text_arguments(groups["text"])
+    parser.set_defaults(layout="auto")
+    _settings(groups)
+    _run_arguments(groups["run"])
+
+
+def _text_arguments(group: argparse._ArgumentGroup) -> None:
+    _column(group)
+    layout = group.add_mutually_exclusive_group()
+    running = "running text, to be split into sentences (default: judged by the text)"
+    for name, told in (("lines", "one sentence per line"), ("running", running)):
+        layout.add_argument(f"--{name}", action="store_const", const=name, dest="layout", help=told)
+    group.add_argument("--dev", metavar="FILE", help="held-out text (default: 1%% of the corpus)")
+    kinds = "make a vocabulary of this kind, or use this tokenizer.json or SentencePiece .model (default: bpe)"
+    group.add_argument("--tokenizer", metavar="bpe|unigram|FILE", help=kinds)
+
+
+def _run_arguments(group: argparse._ArgumentGroup) -> None:
+    pairs = "two texts and a score a line, to be scored after each epoch"
+    group.add_argument("--eval", dest="pairs", metavar="PAIRS", help=pairs)
+    group.add_argument("--init", metavar="MODEL", help="start from the weights and the tokenizer of a finished model")
+    group.add_argument("--resume", action="store_true", help="go on with an interrupted run")
+    group.add_argument("--overwrite", action="store_true", help="start again where DIR holds a model or a run")
+    group.add_argument(
+        "--checkpoint-every",
+        type=float,
+        default=60.0,
+        dest="checkpoint_seconds",
+        metavar="SECONDS",
+        help="so much work is lost at most (default: 60)",
+    )
+    group.add_argument("--tensorboard", action="store_true", help="also write TensorBoard's files to DIR/tensorboard")
+    group.add_argument("--quiet", action="store_true", help="show errors only")
+
+
+def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
+    """An option for each setting of Config that has none of its own; only those given reach `train`."""
+    group = groups["model"]
+    for field in dataclasses.fields(Config):
+        group = groups[_FIRST_OF[field.name]] if field.name in _FIRST_OF else group
+        if field.name in ("preset", "tokenizer"):
+            continue
+        kind = str(field.type).split(" ")[0]
+        default = "chosen to suit the corpus" if field.default is None else field.default
+        told = f"{_SETTINGS[field.name]} (default: {_YES_NO.get(str(default), default)})"
+        option: dict[str, Any] = {"default": argparse.SUPPRESS, "help": told}
+        if kind == "bool":
+            option["action"] = argparse.BooleanOptionalAction
+        else:
+            option["type"] = {"int": int, "float": float, "str": str}[kind]
+            option["metavar"] = "|".join(_CHOICES.get(field.name, ["N" if kind == "int" else "X"]))
+        group.add_argument(f"--{field.name.replace('_', '-')}", **option)
+
+
+_YES_NO = {"True": "yes", "False": "no"}
+_FIRST_OF = {"dim": "model", "tokenizer": "text", "epochs": "training"}  # Config's settings come in this order
+_SETTINGS = {
+    "dim": "E, the dimensions of an embedding",
+    "channels": "K, the channels they are seen as; U = E / K",
+    "trees": "plain: every occurrence is a node of its own",
+    "dropout": "share of values dropped in training",
+    "vocab_size": "pieces of the vocabulary",
+    "lowercase": "read all text in lower case",
+    "zero_digits": "read every digit as 0",
+    "min_pieces": "shorter sentences are not trained on",
+    "max_pieces": "longer sentences are not trained on",
+    "epochs": "times through the corpus",
+    "batch_size": "sentences of a step",
+    "lr": "learning rate of Adam",
+    "candidates": "a leaf is told apart from the whole vocabulary, or from the tokens of its batch (cheaper)",
+    "seed": "of everything random",
+}
+
+
+def _encode_arguments(parser: _Parser) -> None:
+    _model_argument(parser)
+    parser.add_argument("input", nargs="+", metavar="INPUT", help=_SOURCES)
+    parser.add_argument("-o", "--out", required=True, help="a file whose name ends in .npy, .parquet or .jsonl")
+    parser.add_argument("--normalize", action="store_true", help="give every embedding length 1")
+    _column(parser)
+    parser.add_argument("--resume", action="store_true", help="go on with a killed run; pipe the same text again for -")
+    parser.add_argument("--overwrite", action="store_true", help="replace OUT, and what a killed run left of it")
+    parser.add_argument("--quiet", action="store_true", help="show errors only")
+
+
+def _tree_arguments(parser: _Parser) -> None:
+    _model_argument(parser)
+    text = "a sentence; - for the lines of standard input"
+    parser.add_argument("text", nargs="+", type=_text, metavar="TEXT", help=text)
+    brackets = "TEXT is a tree already, as (S (NP the cat) (VP sat)): compose it as given"
+    parser.add_argument("--brackets", action="store_true", help=brackets)
+    _form_arguments(parser, list(_TREE_FORMS))
+
+
+def _similar_arguments(parser: _Parser) -> None:
+    _model_argument(parser)
+    parser.add_argument("text", nargs="+", type=_text, metavar="TEXT", help="two texts; or one, to look for in FILE")
+    inside = "print the rows of FILE most similar to TEXT: cosine, row number, text (- for standard input)"
+    parser.add_argument("--in", dest="inside", metavar="FILE", help=inside)
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="how many of them (default: 10)")
+    _column(parser)
+
+
+def _explain_arguments(parser: _Parser) -> None:
+    _model_argument(parser)
+    parser.add_argument("a", type=_text, metavar="A", help="a text")
+    parser.add_argument("b", type=_text, metavar="B", help="another")
+    _form_arguments(parser, ["text", "json", "svg"])
+
+
+def _info_arguments(parser: _Parser) -> None:
+    _model_argument(parser)
+    parser.add_argument("--json", action="store_true", help="the same for programs")
+
+
+def _demo_arguments(parser: _Parser) -> None:
+    parser.add_argument("--out", default="demo-model", metavar="DIR", help="the model's folder (default: demo-model)")
+
+
+def _model_argument(parser: _Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a folder that banyan train wrote")
+
+
+def _column(group: Any) -> None:
+    group.add_argument("--column", metavar="NAME", help="the column of JSON lines, Parquet, CSV or TSV that holds text")
+
+
+def _form_arguments(parser: _Parser, forms: list[str]) -> None:
+    default = "default: text, or svg or json if the name of FILE ends so"
+    parser.add_argument("--format", choices=forms, metavar="FORMAT", help=f"{', '.join(forms)} ({default})")
+    parser.add_argument("-o", "--out", metavar="FILE", help="write to FILE (default: standard output)")
+
+
+_SOURCES = "a file (plain, .gz, .xz, .zst), a folder, a glob, hf:name[:config], or - for standard input"
+
+
+class _Command(NamedTuple):
+    run: Callable[[argparse.Namespace], None]
+    arguments: Callable[[_Parser], None]
+    purpose: str
+    more: str
+    examples: tuple[str, ...]
+
+
+_COMMANDS = {
+    "train": _Command(
+        _train,
+        _train_arguments,
+        "train a model on your own text",
+        "The result is a folder; a run that was stopped or killed goes on with --resume.",
+        (
+            "banyan train corpus.txt --out model/",
+            "banyan train texts/ more.jsonl.gz --column text --out model/ --epochs 5 --candidates batch",
+            "banyan train corpus.txt --out model/ --resume",
+            "banyan train new.txt --init model/ --out better/ --eval pairs.tsv",
+        ),
+    ),
+    "encode": _Command(
+        _encode,
+        _encode_arguments,
+        "turn every line of a file into an embedding",
+        "Row i of OUT is line i of INPUT (or row i of a table); an empty line gives zeros.",
+        (
+            "banyan encode model/ sentences.txt -o vectors.npy",
+            "banyan encode model/ rows.parquet --column title -o out.parquet --normalize",
+            "zcat big.txt.gz | banyan encode model/ - -o vectors.jsonl",
+        ),
+    ),
+    "tree": _Command(
+        _tree,
+        _tree_arguments,
+        "show the tree that a model makes of a sentence",
+        "Each merge shows the cosine of its two parts.",
+        (
+            'banyan tree model/ "the cat sat on the mat"',
+            'banyan tree model/ "the cat sat on the mat" -o tree.svg',
+            'banyan tree model/ --brackets "(S (NP the cat) (VP sat))"',
+            "banyan tree model/ - --format json < sentences.txt > trees.jsonl",
+        ),
+    ),
+    "similar": _Command(
+        _similar,
+        _similar_arguments,
+        "compare two texts, or search a file for the most similar lines",
+        "Similarity is the cosine of the embeddings.",
+        (
+            'banyan similar model/ "the cat sat" "a dog slept"',
+            'banyan similar model/ "how do I reset it" --in questions.txt -k 5',
+        ),
+    ),
+    "explain": _Command(
+        _explain,
+        _explain_arguments,
+        "show which words make two texts similar",
+        "With trees and lengths held fixed, the cosine is exactly the sum of the cells.",
+        (
+            'banyan explain model/ "the cat sat" "a dog slept"',
+            'banyan explain model/ "the cat sat" "a dog slept" -o why.svg',
+        ),
+    ),
+    "info": _Command(
+        _info,
+        _info_arguments,
+        "tell what a model is",
+        "",
+        ("banyan info model/", "banyan info model/ --json"),
+    ),
+    "demo": _Command(
+        _demo,
+        _demo_arguments,
+        "train on the text that comes with Python, then search it by meaning",
+        "Nothing is downloaded; it takes a minute or two.",
+        ("banyan demo", "banyan demo --out /tmp/demo-model"),
+    ),
+}

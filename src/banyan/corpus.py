@@ -257,6 +257,7 @@ class _Reading:
         self._split = layout == "running"
         self._running = Running()
         self._endless = False  # inside an endless line
+        self._blank = True  # of which nothing but white space has been seen
 
     def take(self, chunk: _Chunk) -> list[str]:
         if self._endless or chunk.ends == "nothing":
@@ -267,30 +268,29 @@ class _Reading:
     def end(self) -> list[str]:
         """A paragraph certainly ends here."""
         self._report.lines += self._endless
-        self._endless = False
+        self._report.drop(EMPTY, self._endless and self._blank)
+        self._endless, self._blank = False, True
         return self._count(self._running.end())
 
     def _take_lines(self, lines: list[str]) -> list[str]:
+        if max(map(len, lines)) > LONGEST_LINE:
+            return [sentence for line in lines for sentence in self._take_line(line)]
         full = [line for line in map(str.strip, lines) if line]
         self._report.lines += len(lines)
         self._report.drop(EMPTY, len(lines) - len(full))
         if self._split:
-            return self._count([sentence for line in lines for sentence in self._running.line(line)])
-        if full and max(map(len, full)) > LONGEST_LINE:
-            full = [sentence for line in full for sentence in self._shorter(line)]
+            full = [sentence for line in lines for sentence in self._running.line(line)]
         return self._count(full)
 
-    def _shorter(self, line: str) -> list[str]:
-        if len(line) <= LONGEST_LINE:
-            return [line]
-        self._report.repair(ENDLESS)
-        return self._running.part(line) + self._running.end()
+    def _take_line(self, line: str) -> list[str]:
+        return self._take_endless(_Chunk(line, "line")) if len(line) > LONGEST_LINE else self._take_lines([line])
 
     def _take_endless(self, chunk: _Chunk) -> list[str]:
         sentences = [] if self._endless else self.end()
         self._report.repair(ENDLESS, not (self._endless or self._split))
         self._endless = True
         text, *rest = [chunk.text] if chunk.ends == "nothing" else chunk.text.split("\n")
+        self._blank = self._blank and not text.strip()
         sentences += self._count(self._running.part(text))
         if chunk.ends != "nothing":
             sentences += self.end()

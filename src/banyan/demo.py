@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.files import write_text
 from banyan.stdlib_text import Entry, StdlibText, gather
@@ -26,11 +27,12 @@ from banyan.stdlib_text import Entry, StdlibText, gather
 if TYPE_CHECKING:
     from rich.console import Console
 
-SETTINGS: dict[str, Any] = {  # one to two minutes on two cores
-    "preset": "paper",
-    "epochs": 15,
-    "batch_size": 512,
+SETTINGS: dict[str, Any] = {  # chosen on docstrings other than the measure's; little text wants a small vocabulary
+    "preset": "paper",  # and, in so few steps, a high rate
+    "vocab_size": 4000,
     "candidates": "batch",
+    "lr": 1e-2,
+    "epochs": 10,
 }
 
 QUERIES = (
@@ -171,54 +173,54 @@ def _described(entry: Entry) -> str:
 def run_demo(
     out: str | Path,
     *,
-    train: Callable[..., object] | None = None,
-    load: Callable[[Path], Model] | None = None,
-    untrained: Callable[[Path], Model] | None = None,
+    train: Callable[..., Model] | None = None,
+    untrained: Callable[[Any], Model] | None = None,
     console: Console | None = None,
     text: StdlibText | None = None,
 ) -> dict[str, dict[int, float]]:
-    """Gather, train into the folder `out`, show searches, a tree and the measure, then ask for queries; the measure."""
+    """Gather, train into the folder `out`, show searches, a tree and the measure, then ask for queries.
+
+    The measure is returned. What trains, what makes an untrained model of a trained one's shape, and the text can be
+    given instead of the real ones.
+    """
     from rich.console import Console
 
-    if find_spec("sklearn") is None:  # known now, not after the training
-        raise BanyanError("the demo compares with scikit-learn's TF-IDF: pip install 'banyan-embed[train,demo]'")
+    if find_spec("sklearn") is None:  # better said now than after the training
+        raise BanyanError('the demo compares with scikit-learn\'s TF-IDF: pip install "banyan-embed[train,demo]"')
     console = console or Console(highlight=False)
-    out = Path(out)
-    try:
-        text = text or _gathered(console)
-        task = retrieval(text.entries)
-        corpus = _write_corpus(text, task, out, console)
-        (train or _train)(corpus, out=out, **SETTINGS)
-        model = (load or _load)(out)
-        search = Search(model.encode, searchable(text.entries))
-        for query in QUERIES:
-            _show_hits(search, query, console)
-        _show_tree(model, console)
-        blank = (untrained or _untrained)(out)
-        results = measure({"Banyan": model.encode, "Banyan, untrained": blank.encode}, task)
-        _show_measure(results, task, console)
-    except KeyboardInterrupt:
-        console.print("\nStopped.")
-        raise SystemExit(130) from None
+    text = text or _gathered(console)
+    task = retrieval(text.entries)
+    corpus, known = _write_corpus(text, task, Path(out), console)
+    model = (train or _train)(corpus, out, resume=known, overwrite=not known, layout="lines", **SETTINGS)
+    search = Search(model.encode, searchable(text.entries))
+    for query in QUERIES:
+        _show_hits(search, query, console)
+    _show_tree(model, console)
+    start = (untrained or _untrained)(model)
+    results = measure({"Banyan": model.encode, "Banyan, untrained": start.encode}, task)
+    _show_measure(results, task, console)
     if console.is_terminal and sys.stdin.isatty():
         _prompt(search, console)
     return results
 
 
-def _train(corpus: Path, **settings: Any) -> None:
-    from banyan.training import train
+def _train(corpus: Path, out: str | Path, **settings: Any) -> Model:
+    from banyan.training import Interrupted, train
 
-    train(corpus, **settings)
-
-
-def _load(folder: Path) -> Model:
-    from banyan import Banyan
-
-    return Banyan.from_pretrained(folder)
+    try:
+        return train(corpus, out, **settings)
+    except Interrupted:
+        raise KeyboardInterrupt("stopped, and saved: the same command goes on from here") from None
 
 
-def _untrained(folder: Path) -> Model:
-    raise NotImplementedError
+def _untrained(model: Any) -> Model:
+    """The model as it was before its first step."""
+    from banyan.encoder import Banyan
+    from banyan.model import BanyanModel
+
+    start = BanyanModel(model.config, model.tokenizer.vocab_size)
+    weights = {name: parameter.detach().numpy() for name, parameter in start.named_parameters()}
+    return Banyan(model.config, model.tokenizer, weights)
 
 
 def _gathered(console: Console) -> StdlibText:
@@ -231,17 +233,26 @@ def _gathered(console: Console) -> StdlibText:
     return text
 
 
-def _write_corpus(text: StdlibText, task: Retrieval, out: Path, console: Console) -> Path:
+def _write_corpus(text: StdlibText, task: Retrieval, out: Path, console: Console) -> tuple[Path, bool]:
+    """The file to train on, and whether `out` already holds a run of this very text and these settings."""
+    corpus, run = out / "corpus.txt", out / "training" / "run.json"
+    if run.exists() and not corpus.exists():
+        raise BanyanError(f"{out} holds a model that is not the demo's: name another folder")
     sentences = [sentence for sentence in text.sentences() if sentence not in task.unseen]
-    out.mkdir(parents=True, exist_ok=True)
-    corpus = out / "corpus.txt"
-    write_text(corpus, "".join(f"{sentence}\n" for sentence in sentences))
+    lines = "".join(f"{sentence}\n" for sentence in sentences)
+    known = run.exists() and corpus.read_text(encoding="utf-8") == lines
+    known = known and Config.from_file(run) == Config.from_preset(**SETTINGS)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BanyanError(f"cannot make the folder {out}: {error.strerror}") from None
+    write_text(corpus, lines)
     words = sum(len(sentence.split()) for sentence in sentences)
     console.print(
-        f"{len(sentences):,} sentences, {words:,} words to train on, in {corpus}; "
+        f"{len(sentences):,} sentences ({words:,} words) to train on; "
         f"{len(task.queries):,} docstrings are held out for the measure."
     )
-    return corpus
+    return corpus, known
 
 
 def _show_hits(search: Search, query: str, console: Console, k: int = 4) -> None:

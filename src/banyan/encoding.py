@@ -278,7 +278,7 @@ class _Partial:
         self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
         self.run, self.form, self.out = run, form, out
         self.rows = self.bytes = 0
-        self.finished = False
+        self.finished = False  # all rows are written
         if self.record.exists():
             self._take_up()
 
@@ -294,9 +294,9 @@ class _Partial:
         if changed:
             told = " and the ".join(changed)
             raise BanyanError(f"{self.folder} cannot be resumed, because the {told} changed: {again}")
-        size = self.data.stat().st_size if self.data.exists() else 0
-        self.finished = not size and self.out.exists()  # killed after the result took its name
-        if size < self.bytes and not self.finished:
+        # If the data went, it is because the result took its name; only the folder was left to go.
+        self.finished = bool(record["finished"]) and not self.data.exists()
+        if not self.finished and (not self.data.exists() or self.data.stat().st_size < self.bytes):
             raise BanyanError(f"{self.data} is shorter than {self.record} says: {again}")
 
     def __enter__(self) -> None:
@@ -326,17 +326,20 @@ class _Partial:
         if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
             self._save()
 
-    def _save(self) -> None:
+    def _save(self, finished: bool = False) -> None:
         """From now on these rows are safe."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        files.write_text(self.record, json.dumps({"run": self.run, "rows": self.rows, "bytes": self.bytes}) + "\n")
+        record = {"run": self.run, "rows": self.rows, "bytes": self.bytes, "finished": finished}
+        files.write_text(self.record, json.dumps(record) + "\n")
         self.saved = time.monotonic()
 
     def finish(self) -> None:
         """OUT takes its name, and the folder goes."""
         if not self.finished:
-            self._save()
+            self._save(finished=True)
+            self.file.close()
+            self.finished = True
             result = self.form.finish(self.data, self.rows)
             files.sync(result)
             os.replace(result, self.out)

@@ -115,8 +115,8 @@ def _sentence_end(text: str, start: int) -> tuple[int, bool]:
 
 
 def _ends_sentence(text: str, start: int, found: re.Match[str], limit: int) -> bool:
-    if found.end() == limit:
-        return limit == len(text)
+    if found.end() == limit:  # the end of the text, or a very long gap
+        return True
     marks, white = found.groups()
     if any(mark in _HARD for mark in marks):
         return True

@@ -20,6 +20,7 @@ from inspect import cleandoc
 from pathlib import Path
 
 from banyan.errors import BanyanError
+from banyan.sentences import split
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _reference(module: ast.Module, path: str) -> Iterator[Entry]:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
             for key, page in zip(node.value.keys, node.value.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(page, ast.Constant) and isinstance(page.value, str):
-                    for title, text in _sections(f"{key.value}", page.value):
+                    for title, text in _sections(str(key.value), page.value):
                         sentences = to_sentences(text)
                         if sentences:
                             yield Entry(title, path, key.lineno, tuple(sentences))
@@ -230,7 +231,7 @@ _WORD = re.compile(r"^[(\"'\[]*[A-Za-z]?[a-z]+(?:['’/-][a-z]+)*[)\"'\].,;:!?]*
 
 def to_sentences(documentation: str) -> list[str]:
     """The English sentences of a docstring, each once; code, doctests, tables, titles and markup are left out."""
-    sentences = (s for paragraph in _paragraphs(documentation) for s in _split(paragraph))
+    sentences = (s for paragraph in _paragraphs(documentation) for s in split(paragraph))
     return list(dict.fromkeys(filter(_is_english, sentences)))
 
 
@@ -271,10 +272,6 @@ def _plain(text: str) -> str:
     for markup, replacement in _MARKUP:
         text = markup.sub(replacement, text)
     return text.strip().replace("::", ":")
-
-
-def _split(paragraph: str) -> list[str]:
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z\"'(])", paragraph)
 
 
 def _is_english(sentence: str) -> bool:

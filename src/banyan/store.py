@@ -55,10 +55,11 @@ class Pieces(Protocol):
 class Store:
     """Sentence i is tokens[offsets[i]:offsets[i + 1]]."""
 
-    def __init__(self, tokens: np.ndarray, offsets: np.ndarray, report: Report) -> None:
+    def __init__(self, tokens: np.ndarray, offsets: np.ndarray, report: Report, fingerprint: str) -> None:
         self.tokens = tokens
         self.offsets = offsets
         self.report = report
+        self.fingerprint = fingerprint  # of the corpus, the tokenizer and the limits it was made with
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -127,7 +128,8 @@ class Store:
             raise BanyanError(f"the store in {folder} is damaged: its files are not as long as {_META} says; delete it")
         tokens = np.memmap(folder / _TOKENS, meta["dtype"], "r")
         offsets = np.memmap(folder / _OFFSETS, np.int64, "r")
-        return cls(tokens, offsets, Report.from_dict(meta["report"]))
+        fingerprint = hashlib.sha256(json.dumps(meta["recipe"], sort_keys=True).encode()).hexdigest()
+        return cls(tokens, offsets, Report.from_dict(meta["report"]), fingerprint)
 
 
 def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:

@@ -109,9 +109,11 @@ class Run:
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed)
         self.optimiser = torch.optim.Adam(model.parameters(), lr=self.config.lr, fused=True)
         self.checkpoint = out / "training" / "checkpoint.safetensors"
-        self.progress = Progress()
+        self.progress = Progress(data=store.fingerprint)
         if self.checkpoint.exists():
             self.progress = checkpoint.load(self.checkpoint, model, self.optimiser)
+            if self.progress.data != store.fingerprint:
+                raise BanyanError(f"the corpus of the run in {out} has changed: --overwrite starts again with it")
             self.display.note(f"resuming after step {self.progress.step:,} (epoch {self.progress.epoch + 1})")
         self.metrics = _Metrics(out / METRICS, self.progress.metrics_bytes)
         self.report = store.report
@@ -195,7 +197,7 @@ class Run:
             metrics["dev_loss"] = self._dev_loss()
         if self.pairs:
             metrics["pairs_spearman"] = spearman(self.banyan().encode, self.pairs)
-        self.progress = Progress(epoch=self.progress.epoch + 1, step=self.progress.step)
+        self.progress = Progress(epoch=self.progress.epoch + 1, step=self.progress.step, data=self.progress.data)
         self._log(metrics, board)
         figures = [f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in list(metrics)[2:]]
         self.display.note(f"epoch {metrics['finished_epoch']:2}: {', '.join(figures)}")

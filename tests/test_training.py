@@ -1,0 +1,288 @@
+"""From raw text to a model folder, interrupted in every way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import banyan
+from banyan import Banyan, BanyanError
+from banyan.training import train
+
+SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True}
+NOUNS = "cat dog bird fish horse mouse wolf bear child teacher doctor farmer king queen sailor baker".split()
+VERBS = "sees likes finds follows helps hears knows teaches paints remembers".split()
+PLACES = "in the garden,on the hill,near the river,behind the house,at the market,under the old tree".split(",")
+
+
+def lines(n: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [
+        f"The {rng.choice(NOUNS)} {rng.choice(VERBS)} the {rng.choice(NOUNS)} {rng.choice(PLACES)}." for _ in range(n)
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(lines(400)) + "\n", encoding="utf-8")
+    return path
+
+
+def metrics(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def digest(out: Path) -> str:
+    """SHA-256 of weights, optimiser state and metrics."""
+    sha = hashlib.sha256()
+    for name in ("model.safetensors", "training/checkpoint.safetensors"):
+        for key, tensor in sorted(load_file(out / name).items()):
+            sha.update(key.encode() + tensor.tobytes())
+    sha.update((out / "metrics.jsonl").read_bytes())
+    sha.update((out / "tokenizer.json").read_bytes())
+    return sha.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def trained(corpus, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("trained") / "model"
+    pairs = out.parent / "pairs.tsv"
+    both = zip(lines(50, 1), lines(50, 2), strict=True)
+    rows = [f"{a}\t{b}\t{len(set(a.split()) & set(b.split()))}" for a, b in both]
+    pairs.write_text("\n".join(rows), encoding="utf-8")
+    train(corpus, out, epochs=6, lr=5e-3, pairs=pairs, **SMALL)
+    return out
+
+
+def test_training_learns_and_writes_the_whole_folder(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert names == {
+        "README.md", "config.json", "loss.png", "metrics.jsonl", "model.safetensors", "tokenizer.json", "training",
+    }  # fmt: skip
+    epochs = [row for row in metrics(trained) if "finished_epoch" in row]
+    assert len(epochs) == 6
+    assert epochs[-1]["dev_loss"] < epochs[0]["dev_loss"] - 0.5
+    assert -100 <= epochs[-1]["pairs_spearman"] <= 100
+    steps = [row for row in metrics(trained) if "loss" in row]
+    assert [row["step"] for row in steps] == list(range(1, len(steps) + 1))
+    assert all(row["nodes"] < row["plain_nodes"] for row in steps)
+    card = (trained / "README.md").read_text(encoding="utf-8")
+    assert "400" in card
+    assert f"{epochs[-1]['dev_loss']:.4f}" in card
+    assert not list(trained.rglob("*.pkl")) + list(trained.rglob("*.pt")) + list(trained.rglob("*.tmp"))
+
+
+def test_a_trained_model_prefers_sentences_that_share_words(trained):
+    model = Banyan.from_pretrained(trained)
+    near = model.similarity("The cat sees the dog in the garden.", "The cat sees the bird in the garden.")
+    far = model.similarity("The cat sees the dog in the garden.", "The king remembers the baker near the river.")
+    assert near > far
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(corpus, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(corpus, tmp_path / name, epochs=1, seed=seed, **SMALL)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b") != digest(tmp_path / "c")
+
+
+def test_a_corpus_of_ten_lines_trains(tmp_path):
+    (tmp_path / "ten.txt").write_text("\n".join(lines(10)), encoding="utf-8")
+    model = train(tmp_path / "ten.txt", tmp_path / "out", epochs=2, **SMALL)
+    assert np.isfinite(model.encode("The cat sees the dog.")).all()
+    assert "dev_loss" not in metrics(tmp_path / "out")[-1]
+
+
+@pytest.mark.parametrize("settings", [{"candidates": "batch"}, {"trees": "plain"}, {"tokenizer": "unigram"}], ids=str)
+def test_every_way_to_train_learns(corpus, tmp_path, settings):
+    train(corpus, tmp_path / "out", epochs=3, lr=5e-3, **settings, **SMALL)
+    epochs = [row["dev_loss"] for row in metrics(tmp_path / "out") if "dev_loss" in row]
+    assert epochs[-1] < epochs[0]
+
+
+def test_training_goes_on_from_a_finished_model(trained, corpus, tmp_path):
+    train(corpus, tmp_path / "more", init=trained, epochs=1, batch_size=32, quiet=True)
+    first = metrics(tmp_path / "more")[0]["loss"]
+    assert first < metrics(trained)[0]["loss"] - 0.5
+    assert (tmp_path / "more/tokenizer.json").read_bytes() == (trained / "tokenizer.json").read_bytes()
+
+
+def test_a_tokenizer_that_is_given_is_used(trained, corpus, tmp_path):
+    train(corpus, tmp_path / "out", tokenizer=trained / "tokenizer.json", epochs=1, **SMALL)
+    assert (tmp_path / "out/tokenizer.json").read_bytes() == (trained / "tokenizer.json").read_bytes()
+
+
+def test_held_out_text_can_be_given(corpus, tmp_path):
+    (tmp_path / "dev.txt").write_text("\n".join(lines(20, 9)), encoding="utf-8")
+    train(corpus, tmp_path / "out", dev=tmp_path / "dev.txt", epochs=1, **SMALL)
+    assert metrics(tmp_path / "out")[-1]["dev_loss"] > 0
+
+
+# --- Interrupted ------------------------------------------------------------------------------------------------------
+
+
+def run_killed(corpus: Path, out: Path, moment: str, n: float) -> int:
+    command = [sys.executable, str(Path(__file__).parent / "killed_training.py"), str(corpus), str(out), moment, str(n)]
+    return subprocess.run(command, check=False).returncode
+
+
+def test_killed_training_resumes_bit_identically(corpus, tmp_path):
+    """Twelve kills in a row, each in the run that the last one left."""
+    assert run_killed(corpus, tmp_path / "whole", "never", 0) == 0
+    rng = random.Random(0)
+    moments: list[tuple[str, float]] = [
+        ("banyan.training.Tokenizer.train", 1),
+        ("banyan.store._append", 3),  # while tokenising
+        ("banyan.store._flush", 4),
+        ("banyan.store._finish", 1),
+        ("banyan.training.reconstruction", 2),  # before any checkpoint
+        ("half-checkpoint", 1),
+        ("banyan.files.sync", 6),  # a checkpoint written and not yet in its place
+        ("half-checkpoint", 3),
+        ("banyan.training.reconstruction", rng.randint(4, 8)),
+        ("banyan.training.plots.loss_curve", 1),
+        ("after", rng.uniform(0.05, 0.4)),
+        ("after", rng.uniform(0.05, 0.4)),
+        ("banyan.encoder.Banyan.save_pretrained", 1),
+    ]
+    for moment, n in moments:
+        code = run_killed(corpus, tmp_path / "killed", moment, n)
+        assert code == -signal.SIGKILL or (moment == "after" and code == 0), moment
+    assert run_killed(corpus, tmp_path / "killed", "never", 0) == 0
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+    assert not list((tmp_path / "killed").rglob("*.tmp"))
+
+
+TRAIN = """
+import sys
+from banyan.cli import main
+sys.exit(main(["train", sys.argv[1], "--out", sys.argv[2], "--resume", "--dim", "16", "--channels", "8",
+               "--batch-size", "8", "--vocab-size", "400", "--epochs", sys.argv[3]]))
+"""
+
+
+def test_ctrl_c_saves_and_resumes_bit_identically(corpus, tmp_path):
+    def start(out: Path) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, "-c", TRAIN, corpus, out, "8"], stderr=subprocess.PIPE, text=True)
+
+    process = start(tmp_path / "stopped")
+    deadline = time.monotonic() + 60
+    while not (path := tmp_path / "stopped/metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "go on with --resume" in stderr.splitlines()[-1]
+    assert "Traceback" not in stderr
+    assert path.exists()
+    for out in ("stopped", "whole"):
+        process = start(tmp_path / out)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
+
+
+FULL_DISK = """
+import resource, signal, sys
+from banyan import training
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+import banyan.checkpoint as checkpoint
+real_save, saves = checkpoint.save, 0
+def save(*args):
+    global saves
+    saves += 1
+    if saves == 3:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    real_save(*args)
+checkpoint.save = save
+from banyan import BanyanError
+try:
+    training.train(sys.argv[1], sys.argv[2], dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True,
+                   checkpoint_seconds=0, epochs=3)
+except BanyanError as error:
+    print(error)
+    sys.exit(7)
+"""
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(corpus, tmp_path):
+    """A limit on file size makes writes fail as a full disk does."""
+    result = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, corpus, tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 7, result.stderr
+    assert "the last good one is kept" in result.stdout
+    train(
+        corpus, tmp_path / "out", resume=True, dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True, epochs=3
+    )
+    train(corpus, tmp_path / "whole", dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True, epochs=3)
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+def test_a_finished_run_can_go_on_for_more_epochs(corpus, tmp_path):
+    train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    train(corpus, tmp_path / "out", epochs=3, resume=True, **SMALL)
+    train(corpus, tmp_path / "whole", epochs=3, **SMALL)
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+# --- Bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_an_existing_run_is_not_overwritten_unless_asked(trained, corpus, tmp_path):
+    with pytest.raises(BanyanError, match=r"holds a finished model: --resume goes on with it, --overwrite starts again"):
+        train(corpus, trained, **SMALL)
+    train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    train(corpus, tmp_path / "out", epochs=1, seed=3, overwrite=True, **SMALL)
+    assert Banyan.from_pretrained(tmp_path / "out").config.seed == 3
+
+
+def test_resuming_with_other_settings_or_another_corpus_is_refused(corpus, tmp_path):
+    train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    with pytest.raises(BanyanError, match=r"other settings: lr was 0\.001 and is now 0\.5"):
+        train(corpus, tmp_path / "out", resume=True, epochs=1, lr=0.5, **SMALL)
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(lines(100, 5)), encoding="utf-8")
+    with pytest.raises(BanyanError, match=r"the corpus of the run in .* has changed"):
+        train(other, tmp_path / "out", resume=True, epochs=1, **SMALL)
+
+
+def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
+    with pytest.raises(BanyanError, match=r"the loss became .* try a lower lr"):
+        train(corpus, tmp_path / "out", epochs=20, lr=1e30, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"epoch": 3}, "there is no setting 'epoch'; did you mean epochs"),
+        ({"preset": "best"}, "there is no preset 'best'"),
+        ({"dim": 10, "channels": 3}, "must be a multiple of channels"),
+        ({"lr": -1.0}, "lr must be a positive number"),
+        ({"epochs": "3"}, "epochs must be int"),
+        ({"candidates": "some"}, "candidates must be one of all, batch"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_named(corpus, tmp_path, settings, says):
+    with pytest.raises(BanyanError, match=says):
+        train(corpus, tmp_path / "out", quiet=True, **settings)
+
+
+def test_a_file_in_place_of_the_folder_is_named(corpus):
+    with pytest.raises(BanyanError, match="is a file; --out names a folder"):
+        train(corpus, corpus, quiet=True)
+
+
+def test_train_is_at_the_top_of_the_package():
+    assert banyan.train is train
