@@ -391,7 +391,7 @@ def test_a_hugging_face_data_set_is_read_by_column(monkeypatch):
             self.features = {name: types.SimpleNamespace(dtype=kind) for name, kind in kinds.items()}
 
         def __len__(self):
-            return 4
+            return 0 if asked[-1][0] == "empty" else 4
 
         def select_columns(self, names):
             assert names == ["text"]
@@ -411,6 +411,7 @@ def test_a_hugging_face_data_set_is_read_by_column(monkeypatch):
     sentences, report = read("hf:org/fish:small")
     assert (sentences, report.dropped, asked) == (FISH, {NOT_TEXT: 1}, [("org/fish", "small", "train")])
     assert len({Corpus(name).fingerprint() for name in ("hf:org/fish", "hf:org/fish:small")}) == 2
+    assert refusal("hf:empty") == "there is no text to read: hf:empty is empty"
     assert refusal("hf:missing") == "cannot load hf:missing: no such data set"
     assert "hf: names no data set" in refusal("hf:")
     assert "hf:x has no column 'body'; its columns are id, text" in refusal("hf:x", column="body")

@@ -28,6 +28,7 @@ raise RuntimeError("this module was imported")
 
 # A comment that goes on for two lines is prose,
 # and is worth learning from.
+#
 # x = rake(3)
 
 class Rake:
@@ -95,11 +96,7 @@ def by_name(text: StdlibText) -> dict[str, tuple[str, ...]]:
 def test_docstrings_are_found_by_name_without_markup_code_and_doctests(library):
     found = by_name(gather(library))
     assert found["garden.tools"] == ("Tools for the garden.", "They are kept in the shed.")
-    assert found["garden.tools.Rake"] == (
-        "A rake gathers fallen leaves.",
-        "Use it in autumn:",
-        "how many teeth the rake has",
-    )
+    assert found["garden.tools.Rake"] == ("A rake gathers fallen leaves.", "how many teeth the rake has")
     assert found["garden.tools.Rake.pull"][0] == "Pull the rake slowly towards you."
     assert found["io"] == ("The input and output of bytes.",)
 
@@ -133,9 +130,7 @@ def test_tests_and_installed_packages_are_left_out_and_equal_docstrings_come_onc
 
 
 def test_comments_of_several_lines_are_read_as_prose(library):
-    assert gather(library).comments == [
-        "A comment that goes on for two lines is prose, and is worth learning from."
-    ]
+    assert gather(library).comments == ["A comment that goes on for two lines is prose, and is worth learning from."]
 
 
 def test_the_reference_is_cut_into_sections_and_definitions(library):
@@ -191,18 +186,15 @@ def test_private_names_are_not_public_but_special_methods_are():
     [
         ("", []),
         ("f(x) -> int\n\nReturn the value of x.", ["Return the value of x."]),
-        ("Options are given by name:\n\npath -- the path of the file\nmode -- how it is opened",
-         ["the path of the file", "how it is opened"]),
-        ("Title of this\n=============\n\nSee :func:`~os.walk` and *top* for ``more`` of it.",
-         ["Title of this", "See ~os.walk and top for more of it."]),
+        ("path -- the path of the file\nmode -- how it is opened", ["the path of the file", "how it is opened"]),
+        ("Title\n=====\n\nSee :func:`~os.walk` and *top* for ``more`` of it.", ["See os.walk and top for more of it."]),
         ("Same words again here.\n\nSame words again here.", ["Same words again here."]),
         ("    x = f(y) + g(z)\n    return x", []),
-        ("- the first of the items\n  goes on here\n- the second of the items",
-         ["the first of the items goes on here", "the second of the items"]),
+        ("- the first of them\n  goes on\n- the second of them", ["the first of them goes on", "the second of them"]),
     ],
 )
 def test_documentation_becomes_sentences(documentation, sentences):
-    assert to_sentences(documentation) == [sentence.replace("~", "") for sentence in sentences]
+    assert to_sentences(documentation) == sentences
 
 
 def test_this_pythons_own_library_is_large_enough_to_learn_from():
@@ -318,7 +310,7 @@ class Farm:
         return f"[a tree] of {text}"
 
 
-def run(out: Path, text: StdlibText, **options) -> tuple[dict, str, list[dict]]:
+def run(out: Path, text: StdlibText) -> tuple[dict, str, list[dict]]:
     calls: list[dict] = []
 
     def train(corpus: Path, out: Path, **settings) -> Farm:
@@ -327,9 +319,10 @@ def run(out: Path, text: StdlibText, **options) -> tuple[dict, str, list[dict]]:
         (out / "training" / "run.json").write_text(Config.from_preset(**demo.SETTINGS).to_json())
         return Farm()
 
-    console = Console(file=io.StringIO(), width=80)
-    results = run_demo(out, train=train, untrained=lambda model: Farm(), console=console, text=text, **options)
-    return results, console.file.getvalue(), calls
+    shown = io.StringIO()
+    console = Console(file=shown, width=80)
+    results = run_demo(out, train=train, untrained=lambda model: Farm(), console=console, text=text)
+    return results, shown.getvalue(), calls
 
 
 @pytest.fixture
@@ -386,12 +379,12 @@ def test_a_missing_scikit_learn_is_said_before_training(tmp_path, farm, monkeypa
 
 def test_the_prompt_searches_until_an_empty_line(animals, monkeypatch):
     typed = iter(["a donkey [bold]", ""])
-    console = Console(file=io.StringIO(), width=80)
+    shown = io.StringIO()
+    console = Console(file=shown, width=80)
     monkeypatch.setattr(console, "input", lambda prompt: next(typed))
     demo._prompt(Search(knows_animals, animals), console)
-    shown = console.file.getvalue()
-    assert "a donkey [bold]" in shown
-    assert "farm.donkey" in shown
+    assert "a donkey [bold]" in shown.getvalue()
+    assert "farm.donkey" in shown.getvalue()
 
 
 @pytest.mark.parametrize("end", [EOFError, KeyboardInterrupt])

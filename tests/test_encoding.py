@@ -198,14 +198,14 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
         encode=lambda texts, *_, **__: vectors[: len(texts)],
     )
     peaks = []
-    for rows in (20_000, 80_000):
+    for rows in (40_000, 120_000):
         (tmp_path / "in.txt").write_text("a line of some words\n" * rows)
         tracemalloc.start()
         encode_file(model, tmp_path / "in.txt", tmp_path / f"{rows}.npy")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert np.load(tmp_path / f"{rows}.npy", mmap_mode="r").shape == (rows, 64)
-    assert peaks[1] < 1.2 * peaks[0] + 200_000  # the larger result alone has 20 million bytes
+    assert peaks[1] < 1.1 * peaks[0]  # the larger result alone has 30 million bytes
 
 
 def test_long_rows_come_in_smaller_blocks(monkeypatch):
@@ -333,9 +333,14 @@ def test_damaged_record_is_an_error(model, text, interrupted, damage):
         encode_file(model, text, interrupted, resume=True)
 
 
-def test_lost_data_is_an_error(model, text, interrupted):
+@pytest.mark.parametrize("left", [200, 0])
+def test_lost_data_is_an_error(model, text, interrupted, left):
     data = Path(f"{interrupted}.partial") / "data"
-    data.write_bytes(data.read_bytes()[:200])
+    interrupted.write_text("an older result")
+    if left:
+        data.write_bytes(data.read_bytes()[:left])
+    else:
+        data.unlink()
     with pytest.raises(BanyanError, match=r"data is shorter than .*progress\.json says: --overwrite starts again"):
         encode_file(model, text, interrupted, resume=True)
 
@@ -411,6 +416,7 @@ for suffix in suffixes:
     kills = 0
     while run(out, kills + 1, overwrite=True) == -signal.SIGKILL:
         kills += 1
+        assert not out.exists() or out.read_bytes() == whole.read_bytes(), (suffix, kills)
         run(out, 5, resume=True)  # killed again
         status = run(out, NEVER, resume=True)
         assert status == 0 or (status == NOTHING_TO_RESUME and out.exists()), (suffix, kills, status)

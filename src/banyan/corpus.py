@@ -214,7 +214,8 @@ class Corpus:
 
     def _check(self, column: str | None) -> None:
         if not any(source.size for source in self._sources):
-            empty = f"{self.paths[0]} is" if len(self.paths) == 1 else f"all {len(self.paths)} files are"
+            count = len(self._sources)
+            empty = f"{self._sources[0].name} is" if count == 1 else f"all {count} files are"
             raise BanyanError(f"there is no text to read: {empty} empty")
         if column is not None and all(source.kind == "text" for source in self._sources):
             raise BanyanError(f"{self.paths[0]} is a text file and has no column {column!r}: leave the column out")
@@ -308,6 +309,7 @@ class _File:
 
     def __init__(self, path: Path, column: str | None) -> None:
         self.path = path
+        self.name = str(path)
         self.kind = _kind(path) or "text"
         try:
             self.size = path.stat().st_size
@@ -350,12 +352,12 @@ class _HubSet:
         except Exception as error:  # whatever a data set's own files, the network or the package may raise
             raise BanyanError(f"cannot load {name}: {_first_line(error)}") from None
         kinds = {column: str(getattr(kind, "dtype", "lists")) for column, kind in self._rows.features.items()}
-        self._name = name
+        self.name = name
         self._column = _choose(column, kinds, name)
         self.size = len(self._rows)
 
     def mark(self) -> list[Any]:
-        return [self._name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
+        return [self.name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[_Chunk]:
         return _texts(self._values(moved), report)
@@ -658,8 +660,9 @@ def _parquet_column(path: Path, column: str | None) -> str:
 
 
 def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
-    size, done = path.stat().st_size, 0
+    done = 0
     with _parquet(path) as table:
+        size = path.stat().st_size
         try:
             for rows in table.iter_batches(batch_size=4096, columns=[column]):
                 yield from _strings(rows.column(0), report)

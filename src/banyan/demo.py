@@ -228,7 +228,8 @@ def _gathered(console: Console) -> StdlibText:
         text = gather()
     console.print(
         f"Read the standard library of Python {platform.python_version()}: "
-        f"{len(text.entries):,} docstrings and pages of the reference."
+        f"{len(text.entries):,} docstrings and sections of the language reference.",
+        soft_wrap=True,
     )
     return text
 
@@ -250,7 +251,8 @@ def _write_corpus(text: StdlibText, task: Retrieval, out: Path, console: Console
     words = sum(len(sentence.split()) for sentence in sentences)
     console.print(
         f"{len(sentences):,} sentences ({words:,} words) to train on; "
-        f"{len(task.queries):,} docstrings are held out for the measure."
+        f"{len(task.queries):,} docstrings are held out for the measure.",
+        soft_wrap=True,
     )
     return corpus, known
 
@@ -282,7 +284,8 @@ def _show_measure(results: dict[str, dict[int, float]], task: Retrieval, console
 
     console.print(Text.assemble("\n", ("Does a docstring's first sentence find the rest of it?", "bold")))
     console.print(
-        f"{len(task.queries):,} docstrings that were not trained on, each searched among {len(task.rests):,} rests:"
+        f"{len(task.queries):,} docstrings that were not trained on, each searched among {len(task.rests):,} rests:",
+        soft_wrap=True,
     )
     table = Table("", *(f"recall@{k}" for k in CUTOFFS), box=None)
     for column in table.columns[1:]:

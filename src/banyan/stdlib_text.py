@@ -69,8 +69,10 @@ def gather(library: str | Path | None = None) -> StdlibText:
         else:
             found += _docstrings(module, path)
             comments += _comments(text)
-    entries = list({entry.sentences: entry for entry in reversed(found)}.values())[::-1]  # of equal ones the first
-    return StdlibText(entries, list(dict.fromkeys(comments)))
+    distinct: dict[tuple[str, ...], Entry] = {}
+    for entry in found:
+        distinct.setdefault(entry.sentences, entry)
+    return StdlibText(list(distinct.values()), list(dict.fromkeys(comments)))
 
 
 # Which files

@@ -2,9 +2,12 @@
 
 A sentence is read code point by code point. A table of entries, one per code point and filled by asking `tokenizers`
 itself, says what a code point becomes (a character, white space, several characters) and of which kind that is.
-Characters are cut into chunks as the tokenizer's pattern cuts them; a chunk that is one piece is found whole in
-a hash table, any other is merged, lowest rank first and leftmost among equals. Where a code point's fate may depend on
-its neighbours (canonical reordering or composition), the sentence is left to `tokenizers`: slower, never different.
+Characters are cut into chunks as the tokenizer's pattern CUT does it. A chunk that is one piece is found whole in a hash
+table; any other is merged (BPE: lowest rank first, leftmost among equals) or split the most probable way (unigram).
+Where a code point's fate may depend on its neighbours (canonical reordering or composition), the sentence is left to
+`tokenizers`: slower, never different.
+
+Indices are written U(...) where it matters: Numba checks signed ones for being negative, which costs a sixth of the time.
 """
 
 from __future__ import annotations
@@ -19,27 +22,40 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+U = np.uint64
 Bytes = NDArray[np.uint8]
-Shorts = NDArray[np.uint16]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
-Words = NDArray[np.uint64]
+Keys = NDArray[np.uint64]
+Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Window = tuple[Ints, Keys, Ints]  # values, keys, starts: see `_read`
 
 # An entry, from the lowest bit: 32 bits value, 3 kind, 5 how many characters (MANY), 2 join, 1 whole, 1 starter,
 # 8 combining class, 8 combining class at the end.
-# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes);
-# that of MANY is where the entries of its characters begin in `expansions`.
+# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes); that of
+# white space is the value of the mark ▁, that of MANY is where the entries of its characters begin in `expansions`.
 SPACE, LETTER, NUMBER, OTHER, MARK, MANY, ODD = range(7)  # ODD: leave the sentence to `tokenizers`
 FREE, ORDERED, COMPOSING = range(3)  # join: how a code point may change with those before it
-_KIND, _MANY, _JOIN, _WHOLE, _STARTER, _CLASS, _END = 32, 35, 40, 42, 43, 44, 52
+_KIND, _MANY, _JOIN, _WHOLE, _STARTER, _CLASS, _LAST_CLASS = 32, 35, 40, 42, 43, 44, 52
+
+# Bit state << 3 | kind: does a chunk begin at a character of this kind, when the one before left this state? A mark of the
+# word's start (SPACE) begins one and takes what follows with it, a combining MARK goes with anything, and so on. Only
+# other characters that are not the same (OTHER after OTHER) have to be looked at.
+_BEGINS = sum(
+    1 << (state << 3 | kind)
+    for state in range(MARK)
+    for kind in range(MANY)
+    if kind == SPACE or (state != SPACE and kind not in (MARK, state))
+)
 
 LONGEST = 256  # characters in a chunk; merging is quadratic, so longer ones are left to `tokenizers`
-UNKNOWN = 0xFFFF  # stands in a chunk for a character without a piece
-_EMPTY = np.int64(-1)
-_NEVER = np.int32(2**31 - 1)  # the rank of a pair that does not merge
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio
-_HALF = np.uint64(32)
+WINDOW = 4096  # characters normalised and cut before pieces are made of them
+_END = -(2**31)  # after each spelling
+_EMPTY = -1
+_NEVER = 2**31 - 1  # the rank of a pair that does not merge
+_UNKNOWN = -10.0  # `tokenizers` gives an unknown character the lowest score, less ten
+_SEED, _SPREAD, _HALF = U(0x243F6A8885A308D3), U(0x9E3779B97F4A7C15), U(32)
 
 
 class Tables(NamedTuple):
@@ -49,31 +65,36 @@ class Tables(NamedTuple):
     entries: Longs
     expansions: Longs
     composites: Longs  # hash set of first << 32 | second, for the pairs of code points that compose
-    words: Longs  # hash table [slots, 2]: hash, place in `spellings` << 32 | id
-    spellings: Words  # the characters of every word, four to a number, 0 after the last
-    merges: Longs  # hash table: left id << 42 | right id << 21 | rank
-    merged: Ints  # rank -> id
+    words: Longs  # hash table of the pieces that are what their own characters become: see `hash_words`
+    spellings: Ints  # the characters of every piece, _END after each
     bytes: Ints  # byte -> id
-    mark: np.int64  # entry of the mark that starts a word
+    merges: Longs  # BPE: hash table of left id << 42 | right id << 21 | rank
+    merged: Ints  # BPE: rank -> id
+    lexicon: Longs  # unigram: hash table of all pieces
+    scores: Floats  # unigram: id -> score
+    unknown: float  # unigram: score of a character without a piece
+    reach: int  # unigram: characters in the longest piece
 
 
 def entry(
-    value: int, kind: int, *, many: int = 0, join: int = FREE, whole: bool = False, ccc: int = 0, end: int = 0
+    value: int, kind: int, *, many: int = 0, join: int = FREE, whole: bool = False, ccc: int = 0, last_ccc: int = 0
 ) -> int:
     bits = kind << _KIND | many << _MANY | join << _JOIN | whole << _WHOLE | (ccc == 0) << _STARTER
-    return bits | ccc << _CLASS | end << _END | value & 0xFFFFFFFF
+    return bits | ccc << _CLASS | last_ccc << _LAST_CLASS | value & 0xFFFFFFFF
+
+
+# Hash tables: open addressing, a power of two of slots, at most half of them taken.
 
 
 @njit(cache=True, nogil=True)
-def _slot(key, slots):
-    """Where the search for a key begins in a table whose length is a power of two."""
-    spread = np.uint64(key) * _SPREAD
-    return np.int64((spread ^ spread >> _HALF) & np.uint64(slots - 1))
+def _slot(key: int, slots: int) -> int:
+    spread = U(key) * _SPREAD
+    return np.int64((spread ^ spread >> _HALF) & U(slots - 1))
 
 
 @njit(cache=True, nogil=True)
-def hash_set(keys, slots):
-    table = np.full(slots, _EMPTY)
+def hash_pairs(keys: Longs, slots: int) -> Longs:
+    table = np.full(slots, _EMPTY, np.int64)
     for key in keys:
         slot = _slot(key, slots)
         while table[slot] != _EMPTY:
@@ -83,8 +104,8 @@ def hash_set(keys, slots):
 
 
 @njit(cache=True, nogil=True)
-def hash_merges(left, right, slots):
-    table = np.full(slots, _EMPTY)
+def hash_merges(left: Longs, right: Longs, slots: int) -> Longs:
+    table = np.full(slots, _EMPTY, np.int64)
     for rank in range(len(left)):
         key = left[rank] << 21 | right[rank]
         slot = _slot(key, slots)
@@ -95,110 +116,183 @@ def hash_merges(left, right, slots):
 
 
 @njit(cache=True, nogil=True)
-def _rank(left, right, merges):
-    key = np.int64(left) << 21 | np.int64(right)
-    slot = _slot(key, len(merges))
-    while merges[slot] != _EMPTY:
-        if merges[slot] >> 21 == key:
-            return np.int32(merges[slot] & 0x1FFFFF)
-        slot = (slot + 1) & (len(merges) - 1)
-    return _NEVER
+def hash_words(spellings: Ints, starts: Longs, sizes: Longs, slots: int) -> Longs:
+    """[slots, 2]: the hash of a piece, and its place in `spellings` << 32 | id; pieces of no characters are left out."""
+    table = np.full((slots, 2), _EMPTY, np.int64)
+    for piece in range(len(sizes)):
+        if sizes[piece] == 0:
+            continue
+        key = _SEED
+        for at in range(starts[piece], starts[piece] + sizes[piece]):
+            key = _extend(key, spellings[at])
+        slot = _slot(key, slots)
+        while table[slot, 1] != _EMPTY:
+            slot = (slot + 1) & (slots - 1)
+        table[slot, 0] = np.int64(key)
+        table[slot, 1] = starts[piece] << 32 | piece
+    return table
 
 
 @njit(cache=True, nogil=True)
-def _merge(symbols, size, ranks, merges, merged):
-    """Byte-pair merges in place, lowest rank first, leftmost among equals; how many pieces are left."""
-    for at in range(size - 1):
-        ranks[at] = _rank(symbols[at], symbols[at + 1], merges)
-    while size > 1:
-        best = 0
-        for at in range(1, size - 1):
-            if ranks[at] < ranks[best]:
-                best = at
-        if ranks[best] == _NEVER:
-            break
-        symbols[best] = merged[ranks[best]]
-        size -= 1
-        for at in range(best + 1, size):
-            symbols[at] = symbols[at + 1]
-            ranks[at - 1] = ranks[at]
-        if best > 0:
-            ranks[best - 1] = _rank(symbols[best - 1], symbols[best], merges)
-        if best < size - 1:
-            ranks[best] = _rank(symbols[best], symbols[best + 1], merges)
-    return size
+def _extend(key: int, value: int) -> int:
+    """The hash of a chunk with one character more."""
+    return (key ^ U(np.uint32(value))) * _SPREAD
 
 
 @njit(cache=True, nogil=True)
-def _spell(chunk, codes, size, bytes, symbols):
-    """Characters to the pieces merging starts from: a character without a piece becomes the bytes of its UTF-8."""
-    count = 0
-    for at in range(size):
-        code = codes[at]
-        if chunk[at] != UNKNOWN:
-            symbols[count] = chunk[at]
+def _find(values: Ints, start: int, stop: int, key: int, words: Longs, spellings: Ints) -> int:
+    """The piece that is values[start:stop], or -1."""
+    size = stop - start
+    slot = _slot(key, len(words))
+    while words[U(slot), 1] != _EMPTY:
+        if words[U(slot), 0] == np.int64(key):
+            place = words[U(slot), 1] >> 32
+            at = 0
+            while at < size and spellings[U(place + at)] == values[U(start + at)]:
+                at += 1
+            if at == size and spellings[U(place + size)] == _END:
+                return words[U(slot), 1] & 0xFFFFFFFF
+        slot = (slot + 1) & (len(words) - 1)
+    return np.int64(-1)
+
+
+# From characters to pieces.
+
+
+@njit(cache=True, nogil=True)
+def _spell(values: Ints, start: int, stop: int, bytes: Ints, symbols: Ints, count: int) -> int:
+    """Append the pieces of single characters: those without a piece become the bytes of their UTF-8."""
+    for at in range(start, stop):
+        code = -1 - values[U(at)]
+        if code < 0:
+            symbols[U(count)] = values[U(at)]
         elif code < 0x80:
-            symbols[count] = bytes[code]
+            symbols[U(count)] = bytes[code]
         else:
             more = 1 if code < 0x800 else 2 if code < 0x10000 else 3
-            symbols[count] = bytes[0xF80 >> more & 0xFF | code >> 6 * more]
+            symbols[U(count)] = bytes[0xF80 >> more & 0xFF | code >> 6 * more]
             for back in range(more - 1, -1, -1):
                 count += 1
-                symbols[count] = bytes[0x80 | code >> 6 * back & 0x3F]
+                symbols[U(count)] = bytes[0x80 | code >> 6 * back & 0x3F]
         count += 1
     return count
 
 
 @njit(cache=True, nogil=True)
-def _hash(numbers, start, stop):
-    key = numbers[start] * _SPREAD
-    for at in range(start + 1, stop):
-        key = (key ^ key >> _HALF ^ numbers[at]) * _SPREAD
-    return np.int64(key ^ key >> _HALF)
+def _rank(left: int, right: int, merges: Longs) -> int:
+    key = np.int64(left) << 21 | np.int64(right)
+    slot = _slot(key, len(merges))
+    while merges[U(slot)] != _EMPTY:
+        if merges[U(slot)] >> 21 == key:
+            return np.int32(merges[U(slot)] & 0x1FFFFF)
+        slot = (slot + 1) & (len(merges) - 1)
+    return np.int32(_NEVER)
 
 
 @njit(cache=True, nogil=True)
-def _word(numbers, count, words, spellings):
-    """The piece that is the whole chunk, given four characters to a number, or -1."""
-    key = _hash(numbers, 0, count)
-    slot = key & (len(words) - 1)
-    while words[slot, 1] != _EMPTY:
-        if words[slot, 0] == key:
-            start = words[slot, 1] >> 32
-            at = 0
-            while at < count and spellings[start + at] == numbers[at]:
-                at += 1
-            if at == count:
-                return words[slot, 1] & 0xFFFFFFFF
-        slot = (slot + 1) & (len(words) - 1)
-    return np.int64(-1)
+def _merge(symbols: Ints, size: int, ranks: Ints, merges: Longs, merged: Ints) -> int:
+    """Byte-pair merges in place, lowest rank first, leftmost among equals; how many pieces are left."""
+    for at in range(size - 1):
+        ranks[U(at)] = _rank(symbols[U(at)], symbols[U(at + 1)], merges)
+    while size > 1:
+        best = 0
+        for at in range(1, size - 1):
+            if ranks[U(at)] < ranks[U(best)]:
+                best = at
+        if ranks[U(best)] == _NEVER:
+            break
+        symbols[U(best)] = merged[U(ranks[U(best)])]
+        size -= 1
+        for at in range(best + 1, size):
+            symbols[U(at)] = symbols[U(at + 1)]
+            ranks[U(at - 1)] = ranks[U(at)]
+        if best > 0:
+            ranks[U(best - 1)] = _rank(symbols[U(best - 1)], symbols[U(best)], merges)
+        if best < size - 1:
+            ranks[U(best)] = _rank(symbols[U(best)], symbols[U(best + 1)], merges)
+    return size
 
 
 @njit(cache=True, nogil=True)
-def hash_words(chars, sizes, spellings, starts, bytes, merges, merged, slots):
-    """The pieces that their own characters merge to; piece i has sizes[i] characters, spelt from starts[i] on."""
-    table = np.full((slots, 2), _EMPTY)
-    symbols = np.empty(LONGEST, np.int32)
-    ranks = np.empty(LONGEST, np.int32)
+def _split(values: Ints, start: int, stop: int, tables: Tables, symbols: Ints) -> int:
+    """The most probable pieces of a chunk, the first found among equals; how many."""
+    size = stop - start
+    best = np.full(size + 1, -np.inf)
+    piece = np.empty(size + 1, np.int32)
+    origin = np.empty(size + 1, np.int32)
+    best[0] = 0.0
+    for at in range(size):
+        key = _SEED
+        known = False
+        for end in range(at + 1, min(at + tables.reach, size) + 1):
+            key = _extend(key, values[start + end - 1])
+            found = _find(values, start + at, start + end, key, tables.lexicon, tables.spellings)
+            if found >= 0 and best[at] + tables.scores[found] > best[end]:
+                best[end], piece[end], origin[end] = best[at] + tables.scores[found], found, at
+            known |= found >= 0 and end == at + 1
+        if not known and best[at] + tables.unknown > best[at + 1]:
+            best[at + 1], piece[at + 1], origin[at + 1] = best[at] + tables.unknown, -1, at
+    ends = np.empty(size, np.int32)
+    steps = 0
+    end = size
+    while end > 0:
+        ends[steps] = end
+        steps += 1
+        end = origin[end]
+    count = 0
+    for end in ends[:steps][::-1]:
+        if piece[end] >= 0:
+            symbols[count] = piece[end]
+            count += 1
+        else:
+            count = _spell(values, start + origin[end], start + end, tables.bytes, symbols, count)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _break(values: Ints, start: int, stop: int, tables: Tables, symbols: Ints, ranks: Ints) -> int:
+    """The pieces of a chunk that is not one itself; how many."""
+    if len(tables.scores):
+        return _split(values, start, stop, tables, symbols)
+    count = _spell(values, start, stop, tables.bytes, symbols, 0)
+    return _merge(symbols, count, ranks, tables.merges, tables.merged)
+
+
+@njit(cache=True, nogil=True)
+def stand_alone(starts: Longs, sizes: Longs, tables: Tables) -> Flags:
+    """Which pieces are what their own characters become."""
+    symbols = np.empty(4 * LONGEST, np.int32)
+    ranks = np.empty(4 * LONGEST, np.int32)
+    alone = np.zeros(len(sizes), np.bool_)
     for piece in range(len(sizes)):
-        start, size = starts[piece], sizes[piece]
-        symbols[:size] = chars[4 * start : 4 * start + size]
-        if size == 0 or _merge(symbols, size, ranks, merges, merged) != 1 or symbols[0] != piece:
-            continue
-        key = _hash(spellings, start, start + (size + 3) // 4)
-        slot = key & (slots - 1)
-        while table[slot, 1] != _EMPTY:
-            slot = (slot + 1) & (slots - 1)
-        table[slot, 0] = key
-        table[slot, 1] = start << 32 | piece
-    return table
+        if 0 < sizes[piece] <= LONGEST:
+            start = starts[piece]
+            count = _break(tables.spellings, start, start + sizes[piece], tables, symbols, ranks)
+            alone[piece] = count == 1 and symbols[0] == piece
+    return alone
+
+
+# From UTF-8 to characters, and to chunks of them.
 
 
 @njit(cache=True, nogil=True)
-def _may_change(here, code, before, previous, composites):
+def _decode(data: Bytes, at: int) -> tuple[int, int]:
+    """The code point (above ASCII) whose UTF-8 begins at `at`, and where the next one begins."""
+    lead = np.int64(data[U(at)])
+    code = np.int64(data[U(at + 1)]) & 0x3F
+    if lead < 0xE0:
+        return (lead & 0x1F) << 6 | code, at + 2
+    code = code << 6 | np.int64(data[U(at + 2)]) & 0x3F
+    if lead < 0xF0:
+        return (lead & 0x0F) << 12 | code, at + 3
+    return (lead & 0x07) << 18 | code << 6 | np.int64(data[U(at + 3)]) & 0x3F, at + 4
+
+
+@njit(cache=True, nogil=True)
+def _may_change(here: int, code: int, before: int, previous: int, composites: Longs) -> bool:
     """Whether Unicode normalisation may reorder or compose a joining code point with what stands before it."""
     ccc = here >> _CLASS & 0xFF
-    if ccc and before >> _END & 0xFF > ccc:
+    if ccc and before >> _LAST_CLASS & 0xFF > ccc:
         return True
     if here >> _JOIN & 3 == ORDERED:
         return False
@@ -216,131 +310,173 @@ def _may_change(here, code, before, previous, composites):
 
 
 @njit(cache=True, nogil=True)
-def _decode(data, at):
-    """The code point whose UTF-8 begins at `at` (above ASCII), and where the next one begins."""
-    lead = np.int64(data[at])
-    code = np.int64(data[at + 1]) & 0x3F
-    if lead < 0xE0:
-        return (lead & 0x1F) << 6 | code, at + 2
-    code = code << 6 | np.int64(data[at + 2]) & 0x3F
-    if lead < 0xF0:
-        return (lead & 0x0F) << 12 | code, at + 3
-    return (lead & 0x07) << 18 | code << 6 | np.int64(data[at + 3]) & 0x3F, at + 4
-
-
-@njit(cache=True, nogil=True)
-def _put(here, chunk, codes, size):
+def _take(
+    here: int, values: Ints, keys: Keys, starts: Ints, size: int, chunks: int, state: int, last: int, key: int
+) -> tuple[int, int, int, int, int]:
+    """Append a character, without a branch: white space after white space is overwritten by what follows."""
+    kind = here >> _KIND & 7
     value = np.int32(here)
-    if value >= 0:
-        chunk[size] = value
-    else:
-        chunk[size] = UNKNOWN
-        codes[size] = -1 - value
-    return size + 1
+    begins = (_BEGINS >> (state << 3 | kind) & 1) | np.int64((kind == OTHER) & (state == OTHER) & (value != last))
+    kept = np.int64((kind | state) != SPACE)
+    key = _extend(_SEED if begins else key, value)
+    values[U(size)] = value
+    keys[U(size)] = key
+    starts[U(chunks)] = size
+    return size + kept, chunks + (begins & kept), max(state, LETTER) if kind == MARK else kind, value, key
 
 
 @njit(cache=True, nogil=True)
-def _finish(chunk, numbers, codes, size, symbols, ranks, tables, tokens, written):
-    """Write the pieces of a chunk; how many tokens there are then."""
-    for at in range(3):
-        chunk[size + at] = 0
-    piece = _word(numbers, (size + 3) >> 2, tables.words, tables.spellings)
-    if piece >= 0:
-        tokens[written] = piece
-        return written + 1
-    count = _spell(chunk, codes, size, tables.bytes, symbols)
-    count = _merge(symbols, count, ranks, tables.merges, tables.merged)
-    for at in range(count):
-        tokens[written + at] = symbols[at]
-    return written + count
+def _read(
+    data: Bytes, at: int, stop: int, code: int, before: int, tables: Tables, window: Window, missing: Flags
+) -> tuple[int, int, int, int, bool]:
+    """Normalise and cut until `stop`, or until WINDOW characters are there and a word ends.
 
-
-@njit(cache=True, nogil=True)
-def _sentence(data, at, stop, tables, chunk, numbers, codes, symbols, ranks, tokens, written, missing):
-    """Write the pieces of the sentence data[at:stop]; how many tokens there are then, or -1 for an odd sentence."""
+    `code` and `before` are the last code point and its entry. Chunk i is values[starts[i] : starts[i + 1]], keys[...]
+    holds the hash of a chunk up to here. Returns how far it came, the last code point and its entry, how many chunks there
+    are, and whether all went well.
+    """
+    values, keys, starts = window
+    size, chunks, state, last, key = 0, 0, np.int64(OTHER), np.int32(0), _SEED
+    here = tables.entries[0x20]
     fine = True
-    many = place = np.int64(0)
-    size = 0
-    state = np.int64(SPACE)
-    spaced = True
-    code = np.int64(0x20)
-    before = here = tables.entries[0x20]
-    last = np.int32(0)
-    while many or at < stop:
-        if many:
-            here = tables.expansions[place]
-            place += 1
-            many -= 1
+    size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
+    while at < stop and (size < WINDOW or state != SPACE):
+        previous = code
+        code = np.int64(data[U(at)])
+        if code < 0x80:
+            at += 1
+            here = tables.entries[U(code)]
         else:
-            previous = code
-            code = np.int64(data[at])
-            if code < 0x80:
-                at += 1
-                here = tables.entries[code]
-            else:
-                code, at = _decode(data, at)
-                page = np.int64(tables.pages[code >> 8])
-                if page < 0:
-                    missing[code >> 8] = True
-                    fine = False
-                    continue
-                here = tables.entries[page << 8 | code & 0xFF]
-                if here >> _JOIN & 3 and _may_change(here, code, before, previous, tables.composites):
-                    fine = False
-            before = here
-        kind = here >> _KIND & 7
-        if kind >= MANY:
-            fine &= kind == MANY
-            many = here >> _MANY & 31
-            place = here & 0xFFFFFFFF
-            continue
-        value = np.int32(here)
-        if not ((kind == state and (kind != OTHER or value == last)) or (kind == MARK and size)) or kind==SPACE:
-            if size:
-                if size > LONGEST or len(tokens) - written < 4 * LONGEST:
-                    fine = False
-                else:
-                    written = _finish(chunk, numbers, codes, size, symbols, ranks, tables, tokens, written)
-            size = 0
-            state = kind
-            if kind == SPACE:
-                spaced = True
+            code, at = _decode(data, at)
+            page = np.int64(tables.pages[U(code >> 8)])
+            if page < 0:
+                missing[code >> 8] = True
+                fine = False
                 continue
-            if kind == MARK:
-                state = np.int64(LETTER)
-            if spaced:
-                size = _put(tables.mark, chunk, codes, size)
-                spaced = False
-        last = value
-        size = _put(here, chunk, codes, min(size, LONGEST))
-    if size > LONGEST or len(tokens) - written < 4 * LONGEST:
-        fine = False
-    elif size:
-        written = _finish(chunk, numbers, codes, size, symbols, ranks, tables, tokens, written)
-    return written if fine else -1
+            here = tables.entries[U(page << 8 | code & 0xFF)]
+            if here >> _JOIN & 3 and _may_change(here, code, before, previous, tables.composites):
+                fine = False
+            if here >> _KIND & 7 >= MANY:
+                fine &= here >> _KIND & 7 == MANY
+                before = here
+                place = here & 0xFFFFFFFF
+                for here in tables.expansions[place : place + (here >> _MANY & 31)]:
+                    size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
+                continue
+        before = here
+        size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
+        if size > len(values) - 40:  # a word that the window does not hold
+            size = chunks = 0
+            fine = False
+    if state == SPACE:
+        size -= 1
+        chunks -= 1
+    starts[chunks] = size
+    return at, code, before, chunks, fine
 
 
 @njit(cache=True, nogil=True)
-def encode(data, lengths, tables, tokens, counts, missing):
-    """Pieces of sentences that lie one after another in `data`, `lengths` bytes each.
+def _write(window: Window, chunks: int, tables: Tables, scratch: tuple[Ints, Ints], tokens: Ints, written: int) -> int:
+    """Append the pieces of the chunks; how many tokens there are then, or -1 for a chunk that is too long."""
+    values, keys, starts = window
+    symbols, ranks = scratch
+    words, spellings = tables.words, tables.spellings
+    for chunk in range(chunks):
+        start, stop = starts[U(chunk)], starts[U(chunk + 1)]
+        piece = _find(values, start, stop, keys[U(stop - 1)], words, spellings)
+        if piece >= 0:
+            tokens[U(written)] = piece
+            written += 1
+        elif stop - start > LONGEST:
+            return -1
+        else:
+            count = _break(values, start, stop, tables, symbols, ranks)
+            for at in range(count):
+                tokens[U(written + at)] = symbols[U(at)]
+            written += count
+    return written
+
+
+@njit(cache=True, nogil=True)
+def _copy(window: Window, chunks: int, tokens: Ints, written: int) -> int:
+    """Append the code points of each chunk and a line end, for a table without pieces."""
+    values, _, starts = window
+    for chunk in range(chunks):
+        for at in range(starts[chunk], starts[chunk + 1]):
+            tokens[written] = -1 - values[at]
+            written += 1
+        tokens[written] = 10
+        written += 1
+    return written
+
+
+@njit(cache=True, nogil=True)
+def encode(
+    data: Bytes, lengths: Longs, tables: Tables, whole: bool, tokens: Ints, counts: Longs, missing: Flags
+) -> int:
+    """Pieces (or whole chunks) of sentences that lie one after another in `data`, `lengths` bytes each.
 
     Fills `tokens` and `counts` (-1 for a sentence left to `tokenizers`), marks the pages of the table that were wanted
     but are not there yet, and returns how many tokens were written.
     """
-    chunk = np.empty(LONGEST + 4, np.uint16)
-    numbers = chunk.view(np.uint64)
-    codes = np.empty(LONGEST + 4, np.int32)
-    symbols = np.empty(4 * LONGEST, np.int32)
-    ranks = np.empty(4 * LONGEST, np.int32)
+    window = np.empty(2 * WINDOW, np.int32), np.empty(2 * WINDOW, np.uint64), np.empty(2 * WINDOW, np.int32)
+    scratch = np.empty(4 * LONGEST, np.int32), np.empty(4 * LONGEST, np.int32)
     at = np.int64(0)
     written = np.int64(0)
     for sentence in range(len(lengths)):
         stop = at + lengths[sentence]
-        end = _sentence(data, at, stop, tables, chunk, numbers, codes, symbols, ranks, tokens, written, missing)
-        counts[sentence] = end - written if end >= 0 else -1
-        written = max(written, end)
-        at = stop
+        begin = written
+        code = np.int64(0x20)
+        before = tables.entries[0x20]
+        fine = True
+        while at < stop:
+            at, code, before, chunks, read = _read(data, at, stop, code, before, tables, window, missing)
+            fine &= read and len(tokens) - written > 4 * window[2][chunks]
+            if fine and whole:
+                written = _copy(window, chunks, tokens, written)
+            elif fine:
+                written = _write(window, chunks, tables, scratch, tokens, written)
+                fine = written >= 0
+        counts[sentence] = written - begin if fine else -1
+        written = written if fine else begin
     return written
+
+
+@njit(cache=True, nogil=True)
+def tally(chunks: Ints) -> tuple[Ints, Longs]:
+    """Distinct chunks (code points, a line end after each) in the order they first come, and how often each does."""
+    slots = 1
+    while slots < 2 * np.sum(chunks == 10) + 2:
+        slots *= 2
+    table = np.full(slots, _EMPTY, np.int64)
+    distinct = np.empty(len(chunks), np.int32)
+    begins = np.empty(slots, np.int64)
+    counts = np.zeros(slots, np.int64)
+    used = 0
+    number = 0
+    start = 0
+    for stop in np.flatnonzero(chunks == 10):
+        key = _SEED
+        for at in range(start, stop):
+            key = _extend(key, chunks[at])
+        slot = _slot(key, slots)
+        while table[slot] != _EMPTY:
+            begin = begins[table[slot]]
+            at = 0
+            while distinct[begin + at] == chunks[start + at] and start + at < stop:
+                at += 1
+            if distinct[begin + at] == chunks[start + at]:
+                break
+            slot = (slot + 1) & (slots - 1)
+        if table[slot] == _EMPTY:
+            table[slot] = number
+            begins[number] = used
+            distinct[used : used + stop + 1 - start] = chunks[start : stop + 1]
+            used += stop + 1 - start
+            number += 1
+        counts[table[slot]] += 1
+        start = stop + 1
+    return distinct[:used].copy(), counts[:number].copy()
 
 
 class Fast:
@@ -354,9 +490,10 @@ class Fast:
     def __init__(
         self,
         pieces: Sequence[str],
-        merges: Sequence[tuple[str, str]],
         normalize: Callable[[str], str],
         kinds: dict[int, Callable[[str], str]],
+        merges: Sequence[tuple[str, str]] = (),
+        scores: Sequence[float] = (),
     ) -> None:
         ids = self._ids = {piece: id for id, piece in enumerate(pieces)}
         self._normalize = normalize
@@ -364,49 +501,55 @@ class Fast:
         self._lock = Lock()
         left = np.array([ids[left] for left, _ in merges], np.int64)
         right = np.array([ids[right] for _, right in merges], np.int64)
-        merged = np.array([ids[left + right] for left, right in merges], np.int32)
-        ranks = hash_merges(left, right, _slots(len(merges)))
-        bytes = np.array([ids.get(f"<0x{byte:02X}>", 0) for byte in range(256)], np.int32)
-        chars, sizes, starts = self._spellings(pieces)
-        spellings = chars.view(np.uint64)
-        words = hash_words(chars, sizes, spellings, starts, bytes, ranks, merged, _slots(len(pieces)))
+        spellings, starts, sizes = self._spellings(pieces)
+        slots = _slots(len(pieces))
         none = np.empty(0, np.int64)
-        pages = np.full(0x1100, -1, np.int32)
-        mark = np.int64(entry(self._value("▁"), SPACE))
-        self._tables = Tables(pages, none, none, _composites()[0], words, spellings, ranks, merged, bytes, mark)
+        tables = Tables(
+            pages=np.full(0x1100, -1, np.int32),
+            entries=none,
+            expansions=none,
+            composites=_composites()[0],
+            words=np.empty((0, 2), np.int64),
+            spellings=spellings,
+            bytes=np.array([ids.get(f"<0x{byte:02X}>", 0) for byte in range(256)], np.int32),
+            merges=hash_merges(left, right, _slots(len(left))),
+            merged=np.array([ids[left + right] for left, right in merges], np.int32),
+            lexicon=hash_words(spellings, starts, sizes, slots if len(scores) else 1),
+            scores=np.array(scores, np.float64),
+            unknown=min(scores, default=0.0) + _UNKNOWN,
+            reach=int(sizes.max(initial=0)),
+        )
+        alone = stand_alone(starts, sizes, tables)
+        self._tables = tables._replace(words=hash_words(spellings, starts, np.where(alone, sizes, 0), slots))
         self._learn([0])
 
     def _value(self, character: str) -> int:
         return self._ids.get(character, -1 - ord(character))
 
-    def _spellings(self, pieces: Sequence[str]) -> tuple[Shorts, Longs, Longs]:
-        """The characters of all pieces, filled up to multiples of four; how many, and where (in fours).
-
-        A piece that is not made of characters with pieces (a byte) counts none."""
+    def _spellings(self, pieces: Sequence[str]) -> tuple[Ints, Longs, Longs]:
+        """The characters of all pieces, where those of each begin and how many they are."""
         sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
         codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
         used, where = np.unique(codes, return_inverse=True)
-        values = np.array([self._value(chr(code)) for code in used.tolist()], np.int64)[where]
-        padded = (sizes + 3) // 4
-        starts = np.cumsum(padded) - padded
+        values = np.array([self._value(chr(code)) for code in used.tolist()], np.int32)
         begins = np.cumsum(sizes) - sizes
-        chars = np.zeros(4 * int(padded.sum()), np.uint16)
-        chars[np.arange(len(codes)) + np.repeat(4 * starts - begins, sizes)] = np.where(values < 0, 0, values)
-        spelt = np.logical_and.reduceat(values >= 0, begins) & (sizes <= LONGEST)
-        return chars, np.where(spelt, sizes, 0), starts
+        starts = begins + np.arange(len(sizes))
+        spellings = np.full(len(codes) + len(sizes), _END, np.int32)
+        spellings[np.arange(len(codes)) + np.repeat(starts - begins, sizes)] = values[where]
+        return spellings, starts, sizes
 
     def _learn(self, pages: Iterable[int]) -> None:
         """Fill pages of the table of code points."""
         with self._lock:
             tables = self._tables
             index = tables.pages.copy()
-            entries, expansions = tables.entries.tolist(), tables.expansions.tolist()
+            entries, expansions = [tables.entries], tables.expansions.tolist()
             for page in pages:
                 if index[page] < 0:
-                    index[page] = len(entries) >> 8
-                    entries += self._page(page, expansions)
+                    index[page] = index.max() + 1
+                    entries.append(np.array(self._page(page, expansions), np.int64))
             self._tables = tables._replace(
-                pages=index, entries=np.array(entries, np.int64), expansions=np.array(expansions, np.int64)
+                pages=index, entries=np.concatenate(entries), expansions=np.array(expansions, np.int64)
             )
 
     def _page(self, page: int, expansions: list[int]) -> list[int]:
@@ -425,37 +568,36 @@ class Fast:
     def _entry(self, code: str, becomes: str, kind: dict[str, int], expansions: list[int]) -> int:
         parts = unicodedata.normalize("NFKD", code)
         ccc = unicodedata.combining(parts[0])
-        whole = unicodedata.normalize("NFKC", code) == code
         composing = parts[0] in _composites()[1]
-        join = FREE if ccc == 0 and not composing else COMPOSING if composing else ORDERED
+        join = COMPOSING if composing else ORDERED if ccc else FREE
         jamo = "\u1161" <= parts[0] <= "\u1175" or "\u11a8" <= parts[0] <= "\u11c2"  # compose by rule, not by table
-        if unicodedata.category(code) == "Cn" or jamo or (join != FREE and parts != code) or not becomes:
+        if unicodedata.category(code) == "Cn" or jamo or (join != FREE and parts != code):
             return entry(0, ODD)
-        end = unicodedata.combining(parts[-1])
+        whole = unicodedata.normalize("NFKC", code) == code
+        last_ccc = unicodedata.combining(parts[-1])
+        values = [self._value("▁" if kind[character] == SPACE else character) for character in becomes]
         if len(becomes) == 1:
-            return entry(self._value(becomes), kind[becomes], join=join, whole=whole, ccc=ccc, end=end)
+            return entry(values[0], kind[becomes], join=join, whole=whole, ccc=ccc, last_ccc=last_ccc)
         place = len(expansions)
-        expansions += [entry(self._value(character), kind[character]) for character in becomes]
-        return entry(place, MANY, many=len(becomes), join=join, whole=whole, ccc=ccc, end=end)
+        expansions += [entry(value, kind[character]) for value, character in zip(values, becomes, strict=True)]
+        return entry(place, MANY, many=len(becomes), join=join, whole=whole, ccc=ccc, last_ccc=last_ccc)
 
-    def encode(self, texts: Sequence[str]) -> tuple[Ints, Longs]:
-        """Tokens of a block, and how many for each text: -1 for those that `tokenizers` has to do."""
-        encoded = list(map(str.encode, texts))
-        data = np.frombuffer(b"".join(encoded), np.uint8)
-        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        tokens = np.empty(len(data) + len(texts) + 4 * LONGEST, np.int32)
+    def encode(self, texts: Sequence[bytes], whole: bool = False) -> tuple[Ints, Longs]:
+        """Tokens of texts given in UTF-8, and how many for each: -1 for those that `tokenizers` has to do."""
+        data = np.frombuffer(b"".join(texts), np.uint8)
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        tokens = np.empty((1 + whole) * (len(data) + len(texts)) + 4 * LONGEST, np.int32)
         counts = np.empty(len(texts), np.int64)
         missing = np.zeros(0x1100, np.bool_)
-        written = encode(data, lengths, self._tables, tokens, counts, missing)
+        written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
         if missing.any():
             self._learn(np.flatnonzero(missing).tolist())
-            written = encode(data, lengths, self._tables, tokens, counts, missing)
+            written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
         return tokens[:written].copy(), counts
 
 
 def _slots(entries: int) -> int:
-    """The size of a hash table that is at most half full."""
-    return 1 << (2 * entries + 1).bit_length()
+    return 1 << (2 * entries).bit_length()
 
 
 @cache
@@ -468,4 +610,4 @@ def _composites() -> tuple[Longs, frozenset[str]]:
             first, second = parts.split()
             pairs.append((int(first, 16), int(second, 16)))
     keys = np.array([first << 32 | second for first, second in pairs], np.int64)
-    return hash_set(keys, _slots(len(keys))), frozenset(chr(second) for _, second in pairs)
+    return hash_pairs(keys, _slots(len(keys))), frozenset(chr(second) for _, second in pairs)
