@@ -108,7 +108,9 @@ def test_every_setting_has_an_option_with_its_default(banyan, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     _, out, _ = banyan("train", "--help")
     for field in dataclasses.fields(Config):
-        assert f"  --{field.name.replace('_', '-')}" in out, field.name
+        option = f"  --{field.name.replace('_', '-')}"
+        assert option in out, field.name
+        assert field.name == "preset" or cli._SETTINGS[field.name] in out
     assert "(default: 256)" in out
     assert "(default: 0)" in out
     assert "(default: yes)" in out
@@ -218,7 +220,7 @@ def test_settings_reach_train_under_their_own_names(banyan, trained):
     expected |= {"zero_digits": True, "vocab_size": 500, "candidates": "batch", "tokenizer": "t.json", "resume": True}
     assert {name: trained[0][name] for name in expected} == expected
     assert "epochs" not in trained[0]
-    settings = {field.name for field in dataclasses.fields(Config)} & set(trained[0]) - {"tokenizer"}
+    settings = {field.name for field in dataclasses.fields(Config)} & set(trained[0])
     Config.from_preset(**{name: trained[0][name] for name in settings})
 
 
@@ -238,10 +240,12 @@ def test_stopped_training_is_exit_code_130(banyan, trained):
     assert (code, err) == (130, "banyan: stopped after step 3, saved; go on with --resume\n")
 
 
-def test_training_without_torch_names_the_extra(banyan, monkeypatch):
+@pytest.mark.parametrize("command", [["train", "c", "--out", "m"], ["demo", "--out", "m"]])
+def test_training_without_torch_names_the_extra(banyan, monkeypatch, command):
+    monkeypatch.setattr("banyan.demo.run_demo", lambda out: __import__("torch"))
     monkeypatch.delitem(sys.modules, "banyan.training", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    code, _, err = banyan("train", "c", "--out", "m")
+    code, _, err = banyan(*command)
     assert (code, err) == (1, 'banyan: training needs torch: pip install "banyan-embed[train]"\n')
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # exit codes; 1 for every other error
 
 
+_OF_TRAINING = ("torch", "matplotlib")  # the packages of the extra
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code. BANYAN_DEBUG=1 shows the traceback of an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -48,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, str(error) or "interrupted", INTERRUPTED)
     except BanyanError as error:
         return _failed(error, str(error), 1)
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_TRAINING:
+            raise
+        return _failed(error, f'training needs {error.name}: pip install "banyan-embed[train]"', 1)
     except OSError as error:
         return _failed(error, f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     return 0
@@ -64,12 +71,8 @@ def _failed(error: BaseException, told: str, code: int) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-    try:
-        from banyan.training import Interrupted, train
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise BanyanError('training needs torch: pip install "banyan-embed[train]"') from None
+    from banyan.training import Interrupted, train
+
     values = {name: value for name, value in vars(options).items() if name not in ("command", "parser")}
     try:
         train(values.pop("corpus"), values.pop("out"), **values)
@@ -339,8 +342,8 @@ def _text_arguments(group: argparse._ArgumentGroup) -> None:
     for name, told in (("lines", "one sentence per line"), ("running", running)):
         layout.add_argument(f"--{name}", action="store_const", const=name, dest="layout", help=told)
     group.add_argument("--dev", metavar="FILE", help="held-out text (default: 1%% of the corpus)")
-    kinds = "make a vocabulary of this kind, or use this tokenizer.json or SentencePiece .model (default: bpe)"
-    group.add_argument("--tokenizer", metavar="bpe|unigram|FILE", help=kinds)
+    tokenizer = "a tokenizer.json or SentencePiece .model to use (default: one is made of the corpus)"
+    group.add_argument("--tokenizer", metavar="FILE", help=tokenizer)
 
 
 def _run_arguments(group: argparse._ArgumentGroup) -> None:
@@ -366,11 +369,11 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
     group = groups["model"]
     for field in dataclasses.fields(Config):
         group = groups[_FIRST_OF[field.name]] if field.name in _FIRST_OF else group
-        if field.name in ("preset", "tokenizer"):
+        if field.name == "preset":
             continue
         kind = str(field.type).split(" ")[0]
         default = "chosen to suit the corpus" if field.default is None else field.default
-        told = f"{_SETTINGS[field.name]} (default: {_YES_NO.get(str(default), default)})"
+        told = f"{_SETTINGS.get(field.name, '')} (default: {_YES_NO.get(str(default), default)})"
         option: dict[str, Any] = {"default": argparse.SUPPRESS, "help": told}
         if kind == "bool":
             option["action"] = argparse.BooleanOptionalAction
@@ -381,12 +384,13 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
 
 
 _YES_NO = {"True": "yes", "False": "no"}
-_FIRST_OF = {"dim": "model", "tokenizer": "text", "epochs": "training"}  # Config's settings come in this order
+_FIRST_OF = {"dim": "model", "pieces": "text", "epochs": "training"}  # Config's settings come in this order
 _SETTINGS = {
     "dim": "E, the dimensions of an embedding",
     "channels": "K, the channels they are seen as; U = E / K",
     "trees": "plain: every occurrence is a node of its own",
     "dropout": "share of values dropped in training",
+    "pieces": "how the vocabulary is made",
     "vocab_size": "pieces of the vocabulary",
     "lowercase": "read all text in lower case",
     "zero_digits": "read every digit as 0",

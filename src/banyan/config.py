@@ -31,7 +31,7 @@ class Config:
     dropout: float = 0.1
 
     # text
-    tokenizer: str = "bpe"  # or "unigram"
+    pieces: str = "bpe"  # how words are cut; or "unigram"
     vocab_size: int | None = None  # None: chosen to suit the corpus, 25,000 for ten million words
     lowercase: bool = True
     zero_digits: bool = True
@@ -120,7 +120,7 @@ class Config:
 
 _CHOICES = {
     "trees": ("entangled", "plain"),
-    "tokenizer": ("bpe", "unigram"),
+    "pieces": ("bpe", "unigram"),
     "candidates": ("all", "batch"),
 }
 

@@ -162,9 +162,9 @@ def searchable(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _described(entry: Entry) -> str:
-    """An entry's name in words, then its text: "tempfile named temporary file. Create and return ..."."""
+    """An entry's name in words and what it is: "tempfile mkstemp. User-callable function to create ..."."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", entry.name)
-    return f"{words}. {entry.text}"
+    return f"{words}. {entry.sentences[0]}"
 
 
 # The demo
@@ -241,34 +241,37 @@ def _write_corpus(text: StdlibText, task: Retrieval, out: Path, console: Console
         raise BanyanError(f"{out} holds a model that is not the demo's: name another folder")
     sentences = [sentence for sentence in text.sentences() if sentence not in task.unseen]
     lines = "".join(f"{sentence}\n" for sentence in sentences)
-    known = run.exists() and corpus.read_text(encoding="utf-8") == lines
-    known = known and Config.from_file(run) == Config.from_preset(**SETTINGS)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BanyanError(f"cannot make the folder {out}: {error.strerror}") from None
-    write_text(corpus, lines)
+    unchanged = corpus.exists() and corpus.read_text(encoding="utf-8") == lines
+    if not unchanged:  # an untouched file tells the trainer that what it made of it still holds
+        _make_folder(out)
+        write_text(corpus, lines)
     words = sum(len(sentence.split()) for sentence in sentences)
     console.print(
         f"{len(sentences):,} sentences ({words:,} words) to train on; "
         f"{len(task.queries):,} docstrings are held out for the measure.",
         soft_wrap=True,
     )
-    return corpus, known
+    return corpus, unchanged and run.exists() and Config.from_file(run) == Config.from_preset(**SETTINGS)
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BanyanError(f"cannot make the folder {out}: {error.strerror}") from None
 
 
 def _show_hits(search: Search, query: str, console: Console, k: int = 4) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     console.print(Text.assemble("\n", (query, "bold")))
-    table = Table.grid(padding=(0, 2))
-    table.add_column(justify="right")
-    table.add_column(no_wrap=True, style="cyan")
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for hit in search.find(query, k):
-        table.add_row(f"{hit.score:.2f}", Text(hit.entry.name), Text(hit.entry.sentences[0]))
-    console.print(table)
+    hits = search.find(query, k)
+    width = min(max(len(hit.entry.name) for hit in hits), 40)
+    for hit in hits:
+        line = Text.assemble(
+            f"{hit.score:5.2f}  ", (f"{hit.entry.name:{width}}", "cyan"), f"  {hit.entry.sentences[0]}"
+        )
+        console.print(line, no_wrap=True, overflow="ellipsis")
 
 
 def _show_tree(model: Model, console: Console) -> None:

@@ -29,7 +29,7 @@ class Functions(NamedTuple):
 
 
 def sigmoid(x: Vector) -> Vector:
-    return 1 / (1 + np.exp(-x))
+    return (1 + np.tanh(x / 2)) / 2
 
 
 def per_channel(vector: Vector, E: int) -> Vector:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,9 @@ def train(
     if init:
         _copy_weights(model, Path(init))
     run = Run(out, model, pieces, store, dev_store, read_pairs(pairs) if pairs else None, display)
-    run.go(checkpoint_seconds, tensorboard)
-    return run.finish()
+    with closing(run.metrics):
+        run.go(checkpoint_seconds, tensorboard)
+        return run.finish()
 
 
 class Run:
@@ -235,7 +236,7 @@ class Run:
 
     def finish(self) -> Banyan:
         """Write the result folder."""
-        self.metrics.close()
+        self.metrics.sync()
         model = self.banyan()
         plots.loss_curve(self.out / METRICS, self.out / "loss.png")
         model.save_pretrained(self.out)
@@ -267,7 +268,6 @@ class _Metrics:
         os.fsync(self.file.fileno())
 
     def close(self) -> None:
-        self.sync()
         self.file.close()
 
 
@@ -328,10 +328,10 @@ def _tokenizer(
         source = Path(init) / TOKENIZER if init else Path(str(given))
         tokenizer = Tokenizer.from_file(source, lowercase=config.lowercase, zero_digits=config.zero_digits)
     else:
-        display.note(f"making a {config.tokenizer} vocabulary of the corpus")
+        display.note(f"making a {config.pieces} vocabulary of the corpus")
         tokenizer = Tokenizer.train(
             corpus,
-            kind=config.tokenizer,
+            kind=config.pieces,
             vocab_size=config.vocab_size,
             lowercase=config.lowercase,
             zero_digits=config.zero_digits,

@@ -514,7 +514,7 @@ class Fast:
             bytes=np.array([ids.get(f"<0x{byte:02X}>", 0) for byte in range(256)], np.int32),
             merges=hash_merges(left, right, _slots(len(left))),
             merged=np.array([ids[left + right] for left, right in merges], np.int32),
-            lexicon=hash_words(spellings, starts, sizes, slots if len(scores) else 1),
+            lexicon=hash_words(spellings, starts, sizes[: len(scores)], _slots(len(scores))),
             scores=np.array(scores, np.float64),
             unknown=min(scores, default=0.0) + _UNKNOWN,
             reach=int(sizes.max(initial=0)),
@@ -597,7 +597,7 @@ class Fast:
 
 
 def _slots(entries: int) -> int:
-    return 1 << (2 * entries).bit_length()
+    return 1 << (2 * entries + 1).bit_length()
 
 
 @cache
