@@ -121,7 +121,8 @@ def most_similar(
     seen = 0
     with TemporaryDirectory(prefix="banyan-") as spool:
         for block in _Rows(Corpus(inputs, column=column, layout="lines", spool=Path(spool))).blocks():
-            scores = model.encode(block, normalize=True, show_progress_bar=False) @ query
+            vectors = model.encode(block, normalize=True, show_progress_bar=False)
+            scores = np.einsum("ij,j->i", vectors, query)  # unlike @, the same bits for equal rows of any block
             top = np.argsort(-scores, kind="stable")[:k].tolist()
             best += [Hit(float(scores[i]), seen + i + 1, block[i]) for i in top]
             best = sorted(best, key=lambda hit: (-hit.score, hit.row))[:k]

@@ -13,6 +13,7 @@ Indices are written U(...) where it matters: Numba checks signed ones for being 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from threading import Lock
@@ -87,9 +88,13 @@ def entry(
 
 
 @njit(cache=True, nogil=True)
+def _fold(hash: int, slots: int) -> int:
+    return np.int64((hash ^ hash >> _HALF) & U(slots - 1))
+
+
+@njit(cache=True, nogil=True)
 def _slot(key: int, slots: int) -> int:
-    spread = U(key) * _SPREAD
-    return np.int64((spread ^ spread >> _HALF) & U(slots - 1))
+    return _fold(U(key) * _SPREAD, slots)
 
 
 @njit(cache=True, nogil=True)
@@ -125,7 +130,7 @@ def hash_words(spellings: Ints, starts: Longs, sizes: Longs, slots: int) -> Long
         key = _SEED
         for at in range(starts[piece], starts[piece] + sizes[piece]):
             key = _extend(key, spellings[at])
-        slot = _slot(key, slots)
+        slot = _fold(key, slots)
         while table[slot, 1] != _EMPTY:
             slot = (slot + 1) & (slots - 1)
         table[slot, 0] = np.int64(key)
@@ -143,7 +148,7 @@ def _extend(key: int, value: int) -> int:
 def _find(values: Ints, start: int, stop: int, key: int, words: Longs, spellings: Ints) -> int:
     """The piece that is values[start:stop], or -1."""
     size = stop - start
-    slot = _slot(key, len(words))
+    slot = _fold(key, len(words))
     while words[U(slot), 1] != _EMPTY:
         if words[U(slot), 0] == np.int64(key):
             place = words[U(slot), 1] >> 32
@@ -250,15 +255,6 @@ def _split(values: Ints, start: int, stop: int, tables: Tables, symbols: Ints) -
 
 
 @njit(cache=True, nogil=True)
-def _break(values: Ints, start: int, stop: int, tables: Tables, symbols: Ints, ranks: Ints) -> int:
-    """The pieces of a chunk that is not one itself; how many."""
-    if len(tables.scores):
-        return _split(values, start, stop, tables, symbols)
-    count = _spell(values, start, stop, tables.bytes, symbols, 0)
-    return _merge(symbols, count, ranks, tables.merges, tables.merged)
-
-
-@njit(cache=True, nogil=True)
 def stand_alone(starts: Longs, sizes: Longs, tables: Tables) -> Flags:
     """Which pieces are what their own characters become."""
     symbols = np.empty(4 * LONGEST, np.int32)
@@ -266,8 +262,12 @@ def stand_alone(starts: Longs, sizes: Longs, tables: Tables) -> Flags:
     alone = np.zeros(len(sizes), np.bool_)
     for piece in range(len(sizes)):
         if 0 < sizes[piece] <= LONGEST:
-            start = starts[piece]
-            count = _break(tables.spellings, start, start + sizes[piece], tables, symbols, ranks)
+            start, stop = starts[piece], starts[piece] + sizes[piece]
+            if len(tables.scores):
+                count = _split(tables.spellings, start, stop, tables, symbols)
+            else:
+                count = _spell(tables.spellings, start, stop, tables.bytes, symbols, 0)
+                count = _merge(symbols, count, ranks, tables.merges, tables.merged)
             alone[piece] = count == 1 and symbols[0] == piece
     return alone
 
@@ -336,8 +336,9 @@ def _read(
     are, and whether all went well.
     """
     values, keys, starts = window
+    pages, entries, expansions, composites = tables.pages, tables.entries, tables.expansions, tables.composites
     size, chunks, state, last, key = 0, 0, np.int64(OTHER), np.int32(0), _SEED
-    here = tables.entries[0x20]
+    here = entries[0x20]
     fine = True
     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
     while at < stop and (size < WINDOW or state != SPACE):
@@ -345,22 +346,22 @@ def _read(
         code = np.int64(data[U(at)])
         if code < 0x80:
             at += 1
-            here = tables.entries[U(code)]
+            here = entries[U(code)]
         else:
             code, at = _decode(data, at)
-            page = np.int64(tables.pages[U(code >> 8)])
+            page = np.int64(pages[U(code >> 8)])
             if page < 0:
                 missing[code >> 8] = True
                 fine = False
                 continue
-            here = tables.entries[U(page << 8 | code & 0xFF)]
-            if here >> _JOIN & 3 and _may_change(here, code, before, previous, tables.composites):
+            here = entries[U(page << 8 | code & 0xFF)]
+            if here >> _JOIN & 3 and _may_change(here, code, before, previous, composites):
                 fine = False
             if here >> _KIND & 7 >= MANY:
                 fine &= here >> _KIND & 7 == MANY
                 before = here
                 place = here & 0xFFFFFFFF
-                for here in tables.expansions[place : place + (here >> _MANY & 31)]:
+                for here in expansions[place : place + (here >> _MANY & 31)]:
                     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
                 continue
         before = here
@@ -376,23 +377,49 @@ def _read(
 
 
 @njit(cache=True, nogil=True)
-def _write(window: Window, chunks: int, tables: Tables, scratch: tuple[Ints, Ints], tokens: Ints, written: int) -> int:
-    """Append the pieces of the chunks; how many tokens there are then, or -1 for a chunk that is too long."""
+def _write_merged(
+    window: Window, chunks: int, tables: Tables, symbols: Ints, ranks: Ints, tokens: Ints, written: int
+) -> int:
+    """Append the pieces of the chunks (BPE); how many tokens there are then, or -1 if a chunk or all is too long."""
     values, keys, starts = window
-    symbols, ranks = scratch
-    words, spellings = tables.words, tables.spellings
+    words, spellings, bytes = tables.words, tables.spellings, tables.bytes
+    merges, merged = tables.merges, tables.merged
+    if len(tokens) - written < chunks:
+        return -1
     for chunk in range(chunks):
         start, stop = starts[U(chunk)], starts[U(chunk + 1)]
         piece = _find(values, start, stop, keys[U(stop - 1)], words, spellings)
         if piece >= 0:
             tokens[U(written)] = piece
             written += 1
-        elif stop - start > LONGEST:
+        elif stop - start > LONGEST or len(tokens) - written < 4 * LONGEST + chunks:
             return -1
         else:
-            count = _break(values, start, stop, tables, symbols, ranks)
+            count = _spell(values, start, stop, bytes, symbols, 0)
+            count = _merge(symbols, count, ranks, merges, merged)
             for at in range(count):
                 tokens[U(written + at)] = symbols[U(at)]
+            written += count
+    return written
+
+
+@njit(cache=True, nogil=True)
+def _write_split(window: Window, chunks: int, tables: Tables, symbols: Ints, tokens: Ints, written: int) -> int:
+    """The same for unigram; apart, because one function with both is slower for either."""
+    values, keys, starts = window
+    if len(tokens) - written < chunks:
+        return -1
+    for chunk in range(chunks):
+        start, stop = starts[chunk], starts[chunk + 1]
+        piece = _find(values, start, stop, keys[stop - 1], tables.words, tables.spellings)
+        if piece >= 0:
+            tokens[written] = piece
+            written += 1
+        elif stop - start > LONGEST or len(tokens) - written < 4 * LONGEST + chunks:
+            return -1
+        else:
+            count = _split(values, start, stop, tables, symbols)
+            tokens[written : written + count] = symbols[:count]
             written += count
     return written
 
@@ -401,6 +428,8 @@ def _write(window: Window, chunks: int, tables: Tables, scratch: tuple[Ints, Int
 def _copy(window: Window, chunks: int, tokens: Ints, written: int) -> int:
     """Append the code points of each chunk and a line end, for a table without pieces."""
     values, _, starts = window
+    if len(tokens) - written < 2 * starts[chunks]:
+        return -1
     for chunk in range(chunks):
         for at in range(starts[chunk], starts[chunk + 1]):
             tokens[written] = -1 - values[at]
@@ -420,7 +449,8 @@ def encode(
     but are not there yet, and returns how many tokens were written.
     """
     window = np.empty(2 * WINDOW, np.int32), np.empty(2 * WINDOW, np.uint64), np.empty(2 * WINDOW, np.int32)
-    scratch = np.empty(4 * LONGEST, np.int32), np.empty(4 * LONGEST, np.int32)
+    symbols = np.empty(4 * LONGEST, np.int32)
+    ranks = np.empty(4 * LONGEST, np.int32)
     at = np.int64(0)
     written = np.int64(0)
     for sentence in range(len(lengths)):
@@ -431,12 +461,14 @@ def encode(
         fine = True
         while at < stop:
             at, code, before, chunks, read = _read(data, at, stop, code, before, tables, window, missing)
-            fine &= read and len(tokens) - written > 4 * window[2][chunks]
+            fine &= read
             if fine and whole:
                 written = _copy(window, chunks, tokens, written)
+            elif fine and len(tables.scores):
+                written = _write_split(window, chunks, tables, symbols, tokens, written)
             elif fine:
-                written = _write(window, chunks, tables, scratch, tokens, written)
-                fine = written >= 0
+                written = _write_merged(window, chunks, tables, symbols, ranks, tokens, written)
+            fine &= written >= 0
         counts[sentence] = written - begin if fine else -1
         written = written if fine else begin
     return written
@@ -459,7 +491,7 @@ def tally(chunks: Ints) -> tuple[Ints, Longs]:
         key = _SEED
         for at in range(start, stop):
             key = _extend(key, chunks[at])
-        slot = _slot(key, slots)
+        slot = _fold(key, slots)
         while table[slot] != _EMPTY:
             begin = begins[table[slot]]
             at = 0
@@ -501,7 +533,7 @@ class Fast:
         self._lock = Lock()
         left = np.array([ids[left] for left, _ in merges], np.int64)
         right = np.array([ids[right] for _, right in merges], np.int64)
-        spellings, starts, sizes = self._spellings(pieces)
+        spellings, starts, sizes = spell_out(pieces, self._value)
         slots = _slots(len(pieces))
         none = np.empty(0, np.int64)
         tables = Tables(
@@ -525,18 +557,6 @@ class Fast:
 
     def _value(self, character: str) -> int:
         return self._ids.get(character, -1 - ord(character))
-
-    def _spellings(self, pieces: Sequence[str]) -> tuple[Ints, Longs, Longs]:
-        """The characters of all pieces, where those of each begin and how many they are."""
-        sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
-        used, where = np.unique(codes, return_inverse=True)
-        values = np.array([self._value(chr(code)) for code in used.tolist()], np.int32)
-        begins = np.cumsum(sizes) - sizes
-        starts = begins + np.arange(len(sizes))
-        spellings = np.full(len(codes) + len(sizes), _END, np.int32)
-        spellings[np.arange(len(codes)) + np.repeat(starts - begins, sizes)] = values[where]
-        return spellings, starts, sizes
 
     def _learn(self, pages: Iterable[int]) -> None:
         """Fill pages of the table of code points."""
@@ -586,7 +606,7 @@ class Fast:
         """Tokens of texts given in UTF-8, and how many for each: -1 for those that `tokenizers` has to do."""
         data = np.frombuffer(b"".join(texts), np.uint8)
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        tokens = np.empty((1 + whole) * (len(data) + len(texts)) + 4 * LONGEST, np.int32)
+        tokens = np.empty((1 + whole) * (len(data) + len(texts)) + 4 * LONGEST + 4 * WINDOW, np.int32)
         counts = np.empty(len(texts), np.int64)
         missing = np.zeros(0x1100, np.bool_)
         written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
@@ -594,6 +614,19 @@ class Fast:
             self._learn(np.flatnonzero(missing).tolist())
             written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
         return tokens[:written].copy(), counts
+
+
+def spell_out(pieces: Sequence[str], value: Callable[[str], int]) -> tuple[Ints, Longs, Longs]:
+    """The characters' values of all pieces, where those of each begin and how many they are."""
+    sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
+    used, where = np.unique(codes, return_inverse=True)
+    values = np.array([value(chr(code)) for code in used.tolist()], np.int32)
+    begins = np.cumsum(sizes) - sizes
+    starts = begins + np.arange(len(sizes))
+    spellings = np.full(len(codes) + len(sizes), _END, np.int32)
+    spellings[np.arange(len(codes)) + np.repeat(starts - begins, sizes)] = values[where]
+    return spellings, starts, sizes
 
 
 def _slots(entries: int) -> int:
@@ -611,3 +644,105 @@ def _composites() -> tuple[Longs, frozenset[str]]:
             pairs.append((int(first, 16), int(second, 16)))
     keys = np.array([first << 32 | second for first, second in pairs], np.int64)
     return hash_pairs(keys, _slots(len(keys))), frozenset(chr(second) for _, second in pairs)
+
+
+# Training of unigram tokenizers. (That of `tokenizers` adds up in the order of a hash table: no two runs are alike.)
+
+
+@njit(cache=True, nogil=True)
+def _edges(
+    chunks: Ints, start: int, stop: int, lexicon: Longs, spellings: Ints, reach: int, edges: Ints, banned: int
+) -> int:
+    """All pieces inside chunks[start:stop] as (begin, end, piece), by begin; how many."""
+    count = 0
+    for at in range(start, stop):
+        key = _SEED
+        for end in range(at + 1, min(at + reach, stop) + 1):
+            key = _extend(key, chunks[end - 1])
+            found = _find(chunks, at, end, key, lexicon, spellings)
+            if found >= 0 and found != banned:
+                edges[count, 0], edges[count, 1], edges[count, 2] = at - start, end - start, found
+                count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def expect(
+    chunks: Ints, starts: Longs, counts: Longs, lexicon: Longs, spellings: Ints, scores: Floats, reach: int
+) -> Floats:
+    """How often each piece is expected, over all ways to split each chunk, weighted by their probabilities."""
+    expected = np.zeros(len(scores))
+    edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
+    ahead = np.empty(LONGEST + 1)
+    behind = np.empty(LONGEST + 1)
+    for chunk in range(len(counts)):
+        size = starts[chunk + 1] - starts[chunk]
+        found = _edges(chunks, starts[chunk], starts[chunk + 1], lexicon, spellings, reach, edges, -1)
+        ahead[: size + 1] = -np.inf
+        behind[: size + 1] = -np.inf
+        ahead[0] = behind[size] = 0.0
+        for edge in range(found):
+            at, end, piece = edges[edge]
+            ahead[end] = np.logaddexp(ahead[end], ahead[at] + scores[piece])
+        for edge in range(found - 1, -1, -1):
+            at, end, piece = edges[edge]
+            behind[at] = np.logaddexp(behind[at], behind[end] + scores[piece])
+            expected[piece] += counts[chunk] * np.exp(ahead[at] + scores[piece] + behind[end] - ahead[size])
+    return expected
+
+
+@njit(cache=True, nogil=True)
+def without(starts: Longs, sizes: Longs, lexicon: Longs, spellings: Ints, scores: Floats, reach: int) -> Floats:
+    """The best score of each piece's characters if the piece itself were not there."""
+    best = np.empty(LONGEST + 1)
+    edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
+    result = np.empty(len(scores))
+    for piece in range(len(scores)):
+        start, stop = starts[piece], starts[piece] + sizes[piece]
+        best[: sizes[piece] + 1] = -np.inf
+        best[0] = 0.0
+        for edge in range(_edges(spellings, start, stop, lexicon, spellings, reach, edges, piece)):
+            at, end, part = edges[edge]
+            best[end] = max(best[end], best[at] + scores[part])
+        result[piece] = best[sizes[piece]]
+    return result
+
+
+class Unigram:
+    """Pieces with scores (log probabilities), fitted to counted chunks by expectation-maximisation and pruned."""
+
+    def __init__(self, pieces: Sequence[str], counts: dict[str, int]) -> None:
+        parts = Counter[str]()
+        for chunk, count in counts.items():
+            for at in range(0, len(chunk), LONGEST):
+                parts[chunk[at : at + LONGEST]] += count
+        self._chunks = np.frombuffer("".join(parts).encode("utf-32-le"), np.int32)
+        self._starts = np.cumsum([0, *map(len, parts)])
+        self._counts = np.array([*parts.values()], np.int64)
+        self.pieces = [piece for piece in pieces if len(piece) <= LONGEST]
+        self.scores = [-float(len(piece)) for piece in self.pieces]  # to begin with, only: fewer pieces are better
+
+    def _lexicon(self) -> tuple[Longs, Ints, Longs, Longs]:
+        spellings, starts, sizes = spell_out(self.pieces, ord)
+        return hash_words(spellings, starts, sizes, _slots(len(sizes))), spellings, starts, sizes
+
+    def fit(self, rounds: int) -> Floats:
+        """Scores from expected counts, some times over; the last expectations."""
+        lexicon, spellings, _, sizes = self._lexicon()
+        reach = int(sizes.max())
+        for _ in range(rounds):
+            scores = np.array(self.scores)
+            expected = expect(self._chunks, self._starts, self._counts, lexicon, spellings, scores, reach)
+            self.scores = np.log(np.maximum(expected, 0.5) / expected.sum()).tolist()
+        return expected
+
+    def prune(self, size: int) -> None:
+        """Keep all characters, and of the longer pieces those whose loss would cost the text most."""
+        expected = self.fit(2)
+        lexicon, spellings, starts, sizes = self._lexicon()
+        scores = np.array(self.scores)
+        cost = expected * (scores - without(starts, sizes, lexicon, spellings, scores, int(sizes.max())))
+        cost[sizes == 1] = np.inf
+        kept = np.sort(np.argsort(-cost, kind="stable")[:size])
+        self.pieces = [self.pieces[piece] for piece in kept]
+        self.scores = [self.scores[piece] for piece in kept]
