@@ -494,7 +494,7 @@ def test_the_layout_is_recognised(tmp_path):
     assert corpus.layout == "lines"
     assert corpus.layout_reason == (
         "Assuming one sentence per line, because a line holds 1.0 sentence on average; "
-        'if that is wrong, ask for layout "running".'
+        'if that is wrong, say --running (in Python, layout="running").'
     )
     corpus = Corpus(write(tmp_path / "b.txt", "\n".join(wrapped)))
     assert list(corpus) == sentences * 20

@@ -32,9 +32,11 @@ def test_gradients_of_both_passes_pass_gradcheck(trees, rate):
     assert torch.autograd.gradcheck(lambda *weights: _UpAndDown.apply(graph, dropout, *weights), inputs)
 
 
+@pytest.mark.parametrize("largest", [0.0, 60.0], ids=["the usual way", "factored"])
 @pytest.mark.parametrize("rows", [2, 3, 512])
-def test_blocked_cross_entropy_is_torchs_and_passes_gradcheck(rows, monkeypatch):
+def test_blocked_cross_entropy_is_torchs_and_passes_gradcheck(rows, largest, monkeypatch):
     monkeypatch.setattr(objective, "ROWS", rows)
+    monkeypatch.setattr(objective, "LARGEST", largest)
     generator = torch.Generator().manual_seed(0)
     x, weight, bias = (
         torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)

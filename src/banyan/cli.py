@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from banyan._version import __version__
-from banyan.config import _CHOICES, PRESETS, Config
+from banyan.config import CHOICES, PRESETS, Config
 from banyan.errors import BanyanError
 from banyan.files import write_text
 
@@ -379,7 +379,7 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
             option["action"] = argparse.BooleanOptionalAction
         else:
             option["type"] = {"int": int, "float": float, "str": str}[kind]
-            option["metavar"] = "|".join(_CHOICES.get(field.name, ["N" if kind == "int" else "X"]))
+            option["metavar"] = "|".join(CHOICES.get(field.name, ["N" if kind == "int" else "X"]))
         group.add_argument(f"--{field.name.replace('_', '-')}", **option)
 
 

@@ -70,7 +70,7 @@ class Config:
             raise BanyanError(f"lr must be a positive number, not {self.lr}")
         if self.seed < 0:
             raise BanyanError(f"seed must not be negative, not {self.seed}")
-        for name, allowed in _CHOICES.items():
+        for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise BanyanError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
 
@@ -118,7 +118,7 @@ class Config:
             raise BanyanError(f"{path}: {error}") from None
 
 
-_CHOICES = {
+CHOICES = {
     "trees": ("entangled", "plain"),
     "pieces": ("bpe", "unigram"),
     "candidates": ("all", "batch"),

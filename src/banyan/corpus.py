@@ -226,7 +226,8 @@ class Corpus:
             return layout, f"Reading {words[layout]}, as asked."
         layout, why = assume_layout(self._sample())
         other = "running" if layout == "lines" else "lines"
-        return layout, f'Assuming {words[layout]}, because {why}; if that is wrong, ask for layout "{other}".'
+        told = f'--{other} (in Python, layout="{other}")'
+        return layout, f"Assuming {words[layout]}, because {why}; if that is wrong, say {told}."
 
     def _sample(self) -> list[str]:
         """Some lines of some files, set apart by blank lines."""

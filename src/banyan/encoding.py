@@ -88,8 +88,8 @@ def encode_file(
     try:
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
         _refuse_own_input(out, corpus)
-        run = {"model": _fingerprint(model), "input": corpus.fingerprint(), "normalisation": normalize,
-               "version of banyan": __version__}  # fmt: skip
+        run = {"model": _fingerprint(model), "input": corpus.fingerprint(), "normalisation": normalize}
+        run["version of banyan"] = __version__
         partial = _Partial(work, run, form, out)
         rows = _Rows(corpus)
         resumed = partial.rows
@@ -222,11 +222,10 @@ class _Jsonl:
         return b""
 
     def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        lines = [
-            f'{{"text": {json.dumps(text, ensure_ascii=False)}, "embedding": [{self.numbers % tuple(vector)}]}}\n'
-            for text, vector in zip(texts, vectors.tolist(), strict=True)
-        ]
-        return "".join(lines).encode()
+        return b"".join(self._line(text, tuple(vector.tolist())) for text, vector in zip(texts, vectors, strict=True))
+
+    def _line(self, text: str, vector: tuple[float, ...]) -> bytes:
+        return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "embedding": [{self.numbers % vector}]}}\n'.encode()
 
     def finish(self, data: Path, rows: int) -> Path:
         return data
@@ -257,7 +256,7 @@ class _Parquet:
     def finish(self, data: Path, rows: int) -> Path:
         result = data.with_suffix(".parquet")
         writer = self.arrow.parquet.ParquetWriter(result, self.schema, use_dictionary=False, write_statistics=False)
-        with self.arrow.memory_map(str(data)) as stream, self.arrow.ipc.open_stream(stream) as batches, writer:
+        with self.arrow.OSFile(str(data)) as stream, self.arrow.ipc.open_stream(stream) as batches, writer:
             for batch in batches:
                 writer.write_batch(batch)
         return result

@@ -14,7 +14,10 @@ def atomic(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         yield temporary
+        temporary.chmod(mode)  # some writers make files that only their owner may read
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from banyan.model import BanyanModel, Passes
 
-ROWS = 512  # of the logits that exist at one time
+ROWS = 1280  # of the logits that exist at one time
+LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
 def reconstruction(model: BanyanModel, passes: Passes) -> Tensor:
@@ -27,35 +29,60 @@ def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Te
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Loss and gradients in one sweep over blocks of rows, so that the three matrix products are all it costs.
+    """Loss and gradients in one sweep over blocks of rows, so that the three matrix products are nearly all it costs.
 
-    With P = exp(logits - max) and S its row sums, softmax is P/S; the division and the "- 1 at the target" of the
-    gradient are left to the small matrices.
+    Softmax is P·factor / total, where P = exp(x @ weight.T) and factor = exp(bias) of each candidate: the factor, the
+    division by the total and the "- 1 at the target" of the gradient are left to the small matrices. Logits that could
+    overflow take the usual way instead: the bias added, the highest subtracted, and a factor of 1.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, with_gradients: bool) -> Tensor:
+        n = len(x)
+        safe = x.norm(dim=1).max() * weight.norm(dim=1).max() + bias.abs().max() < LARGEST
+        factor = bias.exp() if safe else torch.ones_like(bias)
+        weight_and_factor = weight * factor[:, None]
         losses = torch.empty_like(x[:, 0])
-        g_x, g_weight, g_bias = torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(bias)
-        logits = x.new_empty(min(ROWS, len(x)), len(weight))
-        for block in torch.arange(len(x)).split(ROWS):
-            rows = slice(int(block[0]), int(block[-1]) + 1)
-            p = torch.addmm(bias, x[rows], weight.T, out=logits[: len(block)])
-            highest = p.amax(1, keepdim=True)
-            at_target = p.gather(1, target[rows, None])
-            total = p.sub_(highest).exp_().sum(1, keepdim=True)
-            losses[rows] = (total.log() + highest - at_target).squeeze(1)
+        g_x, g_weight, g_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
+        for block, rows in enumerate(_blocks(n)):
+            p = torch.mm(x[rows], weight.T, out=_room_for_logits(len(x[rows]), weight))
+            highest = torch.zeros_like(losses[rows])
+            if not safe:
+                highest = p.add_(bias).amax(1)
+                p.sub_(highest[:, None])
+            total = p.exp_().mv(factor)
+            at_target = (x[rows] * weight[target[rows]]).sum(1) + bias[target[rows]]
+            losses[rows] = total.log() + highest - at_target
             if with_gradients:
-                torch.mm(p, weight, out=g_x[rows]).div_(total)
-                g_weight.addmm_(p.T, x[rows] / total)
-                g_bias.addmv_(p.T, total.squeeze(1).reciprocal())
+                share = (total * n).reciprocal()[:, None]
+                torch.mm(p, weight_and_factor, out=g_x[rows]).mul_(share)
+                torch.addmm(g_weight, p.T, x[rows] * share, beta=min(block, 1), out=g_weight)
+                torch.addmv(g_bias, p.T, share.squeeze(1), beta=min(block, 1), out=g_bias)
         if with_gradients:
-            g_x -= weight[target]
-            g_weight.index_add_(0, target, x, alpha=-1)
-            g_bias.index_add_(0, target, torch.ones_like(losses), alpha=-1)
-            ctx.save_for_backward(*(g.div_(len(x)) for g in (g_x, g_weight, g_bias)))
+            g_x.sub_(weight[target], alpha=1 / n)
+            g_weight.mul_(factor[:, None]).index_add_(0, target, x, alpha=-1 / n)
+            g_bias.mul_(factor).index_add_(0, target, torch.ones_like(losses), alpha=-1 / n)
+            ctx.save_for_backward(g_x, g_weight, g_bias)
         return losses.mean()
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return *(g * saved for saved in ctx.saved_tensors), None, None
+        saved = ctx.saved_tensors
+        return *(saved if g == 1 else (g * tensor for tensor in saved)), None, None
+
+
+def _blocks(n: int) -> list[slice]:
+    """All n rows, in blocks of about equal size and at most ROWS."""
+    size = -(-n // -(-n // ROWS))
+    return [slice(start, start + size) for start in range(0, n, size)]
+
+
+_kept = threading.local()
+
+
+def _room_for_logits(rows: int, weight: Tensor) -> Tensor:
+    """Kept from step to step: getting so much fresh memory from the system would cost as much as the exponentials."""
+    room = getattr(_kept, "room", None)
+    if room is None or room.dtype != weight.dtype or room.numel() < rows * len(weight):
+        room = _kept.room = weight.new_empty(rows * len(weight))
+    return room[: rows * len(weight)].view(rows, len(weight))

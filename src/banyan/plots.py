@@ -20,8 +20,8 @@ def loss_curve(metrics: Path, out: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     x, y = zip(*steps, strict=True)
-    axes.plot(x, y, color="#bcd9c4", linewidth=0.8, label="loss of a step")
-    axes.plot(x, _smoothed(y, max(len(y) // 50, 1)), color="#2c7a4b", linewidth=1.8, label="smoothed")
+    axes.plot(x, y, color="#9cc7aa", linewidth=0.8, label="loss of a step")
+    axes.plot(x, _smoothed(y, max(len(y) // 50, 5)), color="#2c7a4b", linewidth=1.8, label="mean of the last steps")
     if epochs:
         axes.plot(*zip(*epochs, strict=True), "o-", color="#d9822b", markersize=4, label="held-out text")
     axes.set(xlabel="step", ylabel="cross-entropy of the rebuilt leaves")

@@ -6,8 +6,8 @@ Our own tokenizers, BPE or unigram, are files of the `tokenizers` library and me
               white space (Unicode's) to single spaces, none at the ends; lone surrogates count as U+FFFD
   cut         at spaces, and between letters (with their marks), numbers and other characters; only repeats of one other
               character ("...") stay together. A word's first chunk begins with ▁: "(word)," is ▁( word ) ,
-  pieces      merges or splits inside a chunk; a character outside the alphabet is spelt in bytes <0x00> .. <0xFF>, so that
-              nothing is unknown and decoding gives back the normalised text
+  pieces      merges or splits inside a chunk; a character outside the alphabet is spelt in bytes <0x00> .. <0xFF>, so
+              that nothing is unknown and decoding gives back the normalised text
 
 `encode` makes the same pieces in Numba (backends/_text.py), some thirty times faster. A tokenizer.json or SentencePiece
 model from elsewhere is left to `tokenizers`, at the speed of that.
@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +103,8 @@ class Tokenizer:
         try:
             if path.suffix == ".model":
                 return cls(_from_sentencepiece(content, lowercase, zero_digits))
-            return cls.from_json(content.decode("utf-8"))
-        except (BanyanError, UnicodeDecodeError) as error:
+            return cls.from_json(content.decode("utf-8", errors="replace"))
+        except BanyanError as error:
             raise BanyanError(f"{path}: {error}") from None
 
     @classmethod
@@ -157,21 +159,21 @@ class Tokenizer:
     def _encode(self, texts: Sequence[str], first: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of a block and how many for each text; texts[0] is the caller's number `first`."""
         encoded = _utf8(texts, first)
-        if self._fast:
-            ids, counts = self._fast.encode(encoded)
-        else:
-            ids, counts = np.empty(0, np.int32), np.full(len(encoded), -1)
+        if self._fast is None:
+            return self._by_the_library(encoded)
+        ids, counts = self._fast.encode(encoded)
         odd = np.flatnonzero(counts < 0)
         if not len(odd):
             return ids, counts
-        places = np.cumsum(np.maximum(counts, 0))[odd]
-        strings = [encoded[text].decode() for text in odd]
-        rest = [encoding.ids for encoding in self._tokenizers.encode_batch_fast(strings, add_special_tokens=False)]
-        counts[odd] = [len(pieces) for pieces in rest]
-        parts = []
-        for before, place, pieces in zip([0, *places], places, rest, strict=False):
-            parts += [ids[before:place], np.array(pieces, np.int32)]
-        return np.concatenate([*parts, ids[places[-1] :]]), counts
+        from banyan.backends._text import splice
+
+        return splice(ids, counts, odd, *self._by_the_library([encoded[text] for text in odd])), counts
+
+    def _by_the_library(self, encoded: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        texts = [text.decode() for text in encoded]
+        pieces = [encoding.ids for encoding in self._tokenizers.encode_batch_fast(texts, add_special_tokens=False)]
+        counts = np.array([len(ids) for ids in pieces], np.int64)
+        return np.fromiter(chain.from_iterable(pieces), np.int32, counts.sum()), counts
 
     def encode_with_offsets(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
         """Pieces of one text, the same as `encode` gives, and the characters of `text` that each stands for.
@@ -181,11 +183,12 @@ class Tokenizer:
         """
         clean = _utf8([text], 0)[0].decode()
         encoding = self._tokenizers.encode(clean, add_special_tokens=False)
-        return np.array(encoding.ids, np.int32), _spans(clean, encoding.tokens, encoding.offsets)
+        offsets = _apart(encoding.tokens, encoding.offsets)
+        return np.array(encoding.ids, np.int32), _spans(clean, encoding.tokens, offsets)
 
     @cached_property
     def _fast(self) -> Fast | None:
-        """The kernels' tables, if this is a tokenizer of our own. (Built twice by two threads at once, no harm is done.)"""
+        """The kernels' tables, if this is a tokenizer of our own. (Two threads may build them at once: no harm.)"""
         state = json.loads(self.to_json())
         settings = _settings(state)
         if settings is None:
@@ -224,7 +227,7 @@ def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _utf8(texts: Iterable[str], first: int) -> list[bytes]:
-    """Texts in UTF-8; texts[0] is the caller's number `first`. A lone surrogate, which UTF-8 has not, becomes U+FFFD."""
+    """Texts in UTF-8; texts[0] is the caller's number `first`. A lone surrogate has no UTF-8 and becomes U+FFFD."""
     texts = list(texts)
     try:
         return list(map(str.encode, texts))
@@ -277,19 +280,7 @@ def _decoder() -> decoders.Decoder:
 
 def _settings(state: dict[str, Any]) -> tuple[bool, bool] | None:
     """(lowercase, zero_digits) of a tokenizer that does in every respect what ours do, or None."""
-    model = state["model"]
-    if model["type"] == "BPE":
-        pieces = list(model["vocab"])
-        plain = all(not model.get(name) for name in _BPE_OPTIONS) and sorted(model["vocab"].values()) == [
-            *range(len(pieces))
-        ]
-    elif model["type"] == "Unigram":
-        pieces = [piece for piece, _ in model["vocab"]]
-        plain = model["unk_id"] is not None
-    else:
-        return None
-    plain = plain and model["byte_fallback"] and len(set(pieces)) == len(pieces) < 1 << 21 and {*BYTES} <= {*pieces}
-    if not plain or state["added_tokens"] or state["post_processor"]:
+    if state["added_tokens"] or state["post_processor"] or not _is_plain(state["model"]):
         return None
     for lowercase in (False, True):
         for zero_digits in (False, True):
@@ -299,7 +290,19 @@ def _settings(state: dict[str, Any]) -> tuple[bool, bool] | None:
     return None
 
 
-_BPE_OPTIONS = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+def _is_plain(model: dict[str, Any]) -> bool:
+    """Whether a model is BPE or unigram with bytes to fall back to and nothing out of the way."""
+    if model["type"] == "BPE":
+        options = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+        plain = not any(model.get(option) for option in options)
+        pieces = sorted(model["vocab"], key=model["vocab"].get)
+        plain &= [model["vocab"][piece] for piece in pieces] == list(range(len(pieces)))
+    elif model["type"] == "Unigram":
+        plain = model["unk_id"] is not None
+        pieces = [piece for piece, _ in model["vocab"]]
+    else:
+        return False
+    return plain and model["byte_fallback"] and {*BYTES} <= {*pieces} and len({*pieces}) == len(pieces) < 1 << 21
 
 
 def _make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Fast:
@@ -317,6 +320,21 @@ def _make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any)
     return _text.Fast(pieces, normalizers.Sequence(_character_steps(*settings)).normalize_str, kinds, **model)
 
 
+def _apart(pieces: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A unigram model takes neighbouring unknown characters for one: give each its span, where that can be told."""
+    apart: list[tuple[int, int]] = []
+    for (start, end), run in groupby(zip(pieces, offsets, strict=True), key=lambda pair: pair[1]):
+        names = [piece for piece, _ in run]
+        if end - start > 1 and {*names} <= {*BYTES}:
+            characters = bytes(int(name[3:5], 16) for name in names).decode(errors="replace")
+            if len(characters) == end - start:
+                for at, character in enumerate(characters, start):
+                    apart += [(at, at + 1)] * len(character.encode())
+                continue
+        apart += [(start, end)] * len(names)
+    return apart
+
+
 def _spans(text: str, pieces: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Make the spans that `tokenizers` gives tight around words, and whole around composed characters."""
     spans = []
@@ -327,8 +345,7 @@ def _spans(text: str, pieces: list[str], offsets: list[tuple[int, int]]) -> list
             continue
         if (start, end) != shared:
             shared = start, end
-            if piece.startswith(START):
-                start = end - len(text[start:end].lstrip())
+            start = end - len(text[start:end].lstrip() or text[start:end])
             whole = start, end + len(text[end:following].rstrip())
             following = start
         spans.append(whole)
@@ -473,12 +490,78 @@ def _from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> t
         from sentencepiece import sentencepiece_model_pb2
     except ImportError:
         raise BanyanError("reading a SentencePiece model takes `pip install banyan-embed[sentencepiece]`") from None
-    proto = sentencepiece_model_pb2.ModelProto()
+    proto: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
-        proto.ParseFromString(content)
+        known = proto.ParseFromString(content) and len(proto.pieces)
     except DecodeError:
-        raise BanyanError("this is not a SentencePiece model") from None
+        known = False
+    if not known:
+        raise BanyanError("this is not a SentencePiece model")
     kinds = type(proto).SentencePiece
-    if not proto.pieces or any(piece.type in (kinds.USER_DEFINED, kinds.UNUSED) for piece in proto.pieces):
-        raise BanyanError("SentencePiece models without pieces, or with user-defined or unused ones, cannot be used")
-    ...
+    if any(piece.type in (kinds.USER_DEFINED, kinds.UNUSED) for piece in proto.pieces):
+        raise BanyanError("SentencePiece models with user-defined or unused pieces cannot be used")
+    if proto.trainer_spec.model_type == proto.trainer_spec.BPE:
+        tokenizer = tokenizers.Tokenizer(_sentencepiece_bpe(proto, kinds))
+    elif proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:
+        tokenizer = tokenizers.Tokenizer(_sentencepiece_unigram(proto, kinds))
+    else:
+        raise BanyanError("only the BPE and unigram models of SentencePiece can be used")
+    before = _character_steps(lowercase, zero_digits)[1:-1]
+    tokenizer.normalizer = normalizers.Sequence([*before, *_sentencepiece_steps(proto.normalizer_spec)])
+    if not any(START in piece.piece[1:] for piece in proto.pieces):  # then words do not know of each other
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(START, "merged_with_next")
+    tokenizer.decoder = _decoder()
+    return tokenizer
+
+
+def _sentencepiece_steps(spec: Any) -> list[normalizers.Normalizer]:
+    steps = _charsmap_steps(spec.precompiled_charsmap) if spec.precompiled_charsmap else []
+    if spec.remove_extra_whitespaces:
+        steps.append(normalizers.Replace(Regex(rf"\A +|[ {START}]+\z"), ""))
+        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    if spec.add_dummy_prefix:
+        steps.append(normalizers.Prepend(START))
+    return [*steps, normalizers.Replace(" ", START)]
+
+
+def _charsmap_steps(charsmap: bytes) -> list[normalizers.Normalizer]:
+    """A SentencePiece table of characters, as its few rules of its own and then NFKC if that is what it amounts to.
+
+    `Precompiled` would take the table as it is, but loses what is joined to a character that has an entry: ½ and U+0301
+    become 1⁄2. With NFKC, sequences that SentencePiece leaves alone may be composed: ﬁ and U+0301 become fí.
+    """
+    precompiled, nfkc = normalizers.Precompiled(charsmap), normalizers.NFKC()
+    rules: dict[str, list[str]] = {}
+    for character in map(chr, [*range(0xD800), *range(0xE000, 0x20000)]):
+        becomes = precompiled.normalize_str(character)
+        if becomes in (nfkc.normalize_str(character), unicodedata.normalize("NFKC", character)):
+            continue
+        if unicodedata.category(character) != "Cn":  # else it is only newer than our tables
+            rules.setdefault(becomes, []).append(character)
+    if len(rules) > 16:
+        return [precompiled]
+    sets = {becomes: "".join(f"\\x{{{ord(character):X}}}" for character in rules[becomes]) for becomes in rules}
+    return [*(normalizers.Replace(Regex(f"[{sets[becomes]}]"), becomes) for becomes in sets), nfkc]
+
+
+def _sentencepiece_bpe(proto: Any, kinds: Any) -> models.BPE:
+    """Any two pieces that make a third merge, the best-scored third first."""
+    vocabulary = {piece.piece: id for id, piece in enumerate(proto.pieces)}
+    score = {piece.piece: piece.score for piece in proto.pieces if piece.type == kinds.NORMAL}
+    merges = [
+        (piece[:at], piece[at:])
+        for piece in sorted(score, key=score.__getitem__, reverse=True)
+        for at in range(1, len(piece))
+        if piece[:at] in score and piece[at:] in score
+    ]
+    unknown = next((piece.piece for piece in proto.pieces if piece.type == kinds.UNKNOWN), None)
+    bytes = proto.trainer_spec.byte_fallback
+    return models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=bytes)
+
+
+def _sentencepiece_unigram(proto: Any, kinds: Any) -> models.Unigram:
+    """Pieces such as <s> get a space in their name: no text has one then, so they cannot be found in it."""
+    hidden = (kinds.UNKNOWN, kinds.CONTROL)
+    vocabulary = [(piece.piece + " " * (piece.type in hidden), piece.score) for piece in proto.pieces]
+    unknown = next((id for id, piece in enumerate(proto.pieces) if piece.type == kinds.UNKNOWN), None)
+    return models.Unigram(vocabulary, unk_id=unknown, byte_fallback=proto.trainer_spec.byte_fallback)

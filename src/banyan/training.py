@@ -35,6 +35,7 @@ from banyan.store import Store, shuffled_batches
 from banyan.tokenizer import Tokenizer
 
 METRICS = "metrics.jsonl"
+RUN = "run.json"  # the settings of a run that has begun
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
 
@@ -74,19 +75,22 @@ def train(
     display = Display(quiet)
     work = _work_folder(out, resume, overwrite)
     config = _settled_config(work, preset, overrides, init, resume)
-    torch.set_num_threads(threads.available())
-
     text = Corpus(corpus, column=column, layout=layout, spool=work)
+    dev_text = Corpus(dev, layout=layout, spool=work) if dev else None
+    scored = read_pairs(pairs) if pairs else None
+    files.write_text(work / RUN, config.to_json())  # from here on there is a run
+
+    torch.set_num_threads(threads.available())
     display.note(text.layout_reason)
     pieces = _tokenizer(work, text, config, tokenizer, init, display)
     store = _store(work / "store", text, pieces, config, display)
     display.note(store.report.summary())
-    dev_store = _store(work / "dev", Corpus(dev, layout=layout, spool=work), pieces, config, display) if dev else None
+    dev_store = _store(work / "dev", dev_text, pieces, config, display) if dev_text else None
 
     model = BanyanModel(config, pieces.vocab_size)
     if init:
         _copy_weights(model, Path(init))
-    run = Run(out, model, pieces, store, dev_store, read_pairs(pairs) if pairs else None, display)
+    run = Run(out, model, pieces, store, dev_store, scored, display)
     with closing(run.metrics):
         run.go(checkpoint_seconds, tensorboard)
         return run.finish()
@@ -115,7 +119,7 @@ class Run:
             self.progress = checkpoint.load(self.checkpoint, model, self.optimiser)
             if self.progress.data != store.fingerprint:
                 raise BanyanError(f"the corpus of the run in {out} has changed: --overwrite starts again with it")
-            self.display.note(f"resuming after step {self.progress.step:,} (epoch {self.progress.epoch + 1})")
+            self.display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
         self.metrics = _Metrics(out / METRICS, self.progress.metrics_bytes)
         self.report = store.report
         self.seconds = 0.0
@@ -242,7 +246,7 @@ class Run:
         model.save_pretrained(self.out)
         files.write_text(self.out / "README.md", card.model_card(model, self.report, self.out / METRICS))
         size = (self.out / WEIGHTS).stat().st_size / 1e6
-        self.display.note(f"wrote {self.out} ({size:,.0f} MB) after {duration(self.seconds)} of training")
+        self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
         return model
 
 
@@ -277,10 +281,10 @@ def _work_folder(out: Path, resume: bool, overwrite: bool) -> Path:
     if out.exists() and not out.is_dir():
         raise BanyanError(f"{out} is a file; --out names a folder")
     if not resume:
-        if (work / "run.json").exists() and not overwrite:
+        if (work / RUN).exists() and not overwrite:
             state = "a finished model" if (out / WEIGHTS).exists() else "an unfinished run"
             raise BanyanError(f"{out} holds {state}: --resume goes on with it, --overwrite starts again")
-        stale = (work / "run.json", work / "checkpoint.safetensors", work / TOKENIZER, out / METRICS, out / WEIGHTS)
+        stale = (work / RUN, work / "checkpoint.safetensors", work / TOKENIZER, out / METRICS, out / WEIGHTS)
         for path in stale:
             path.unlink(missing_ok=True)
     try:
@@ -300,15 +304,13 @@ def _settled_config(
         found = Config.from_file(Path(init) / SETTINGS).to_dict()
         overrides = {**{name: found[name] for name in ("dim", "channels", "lowercase", "zero_digits")}, **overrides}
     config = Config.from_preset(preset, **overrides)
-    record = work / "run.json"
-    if resume and record.exists():
-        old = Config.from_file(record).to_dict()
+    if resume and (work / RUN).exists():
+        old = Config.from_file(work / RUN).to_dict()
         new = config.to_dict()
         changed = [name for name in new if new[name] != old[name] and name != "epochs"]
         if changed:
             told = ", ".join(f"{name} was {old[name]!r} and is now {new[name]!r}" for name in changed)
             raise BanyanError(f"the run in {work.parent} cannot be resumed with other settings: {told}")
-    files.write_text(record, config.to_json())
     return config
 
 

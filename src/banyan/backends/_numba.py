@@ -172,7 +172,7 @@ def _rank(similarity):
 @kernel
 def _best_of_block(rank, block, shift, n, best, best_at):
     """Find the leftmost of the highest ranks of one block anew."""
-    highest, at = GONE, np.int64(0)
+    highest, at = GONE, block << shift
     for i in range(block << shift, min((block + 1) << shift, n)):
         higher = rank[i] > highest
         highest = rank[i] if higher else highest

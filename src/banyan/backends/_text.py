@@ -2,12 +2,13 @@
 
 A sentence is read code point by code point. A table of entries, one per code point and filled by asking `tokenizers`
 itself, says what a code point becomes (a character, white space, several characters) and of which kind that is.
-Characters are cut into chunks as the tokenizer's pattern CUT does it. A chunk that is one piece is found whole in a hash
-table; any other is merged (BPE: lowest rank first, leftmost among equals) or split the most probable way (unigram).
-Where a code point's fate may depend on its neighbours (canonical reordering or composition), the sentence is left to
-`tokenizers`: slower, never different.
+Characters are cut into chunks as the tokenizer's pattern CUT does it. A chunk that is one piece is found whole in a
+hash table; any other is merged (BPE: lowest rank first, leftmost among equals) or split the most probable way
+(unigram). Where a code point's fate may depend on its neighbours (canonical reordering or composition), the
+sentence is left to `tokenizers`: slower, never different.
 
-Indices are written U(...) where it matters: Numba checks signed ones for being negative, which costs a sixth of the time.
+Indices are written U(...) where it matters: Numba checks signed ones for being negative, which costs a sixth of the
+time.
 """
 
 from __future__ import annotations
@@ -24,25 +25,22 @@ from numba import njit
 from numpy.typing import NDArray
 
 U = np.uint64
-Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Window = tuple[Ints, Keys, Ints]  # values, keys, starts: see `_read`
 
 # An entry, from the lowest bit: 32 bits value, 3 kind, 5 how many characters (MANY), 2 join, 1 whole, 1 starter,
 # 8 combining class, 8 combining class at the end.
-# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes); that of
-# white space is the value of the mark ▁, that of MANY is where the entries of its characters begin in `expansions`.
+# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes);
+# white space has the value of the mark ▁, and MANY the place in `expansions` where its characters' entries begin.
 SPACE, LETTER, NUMBER, OTHER, MARK, MANY, ODD = range(7)  # ODD: leave the sentence to `tokenizers`
 FREE, ORDERED, COMPOSING = range(3)  # join: how a code point may change with those before it
 _KIND, _MANY, _JOIN, _WHOLE, _STARTER, _CLASS, _LAST_CLASS = 32, 35, 40, 42, 43, 44, 52
 
-# Bit state << 3 | kind: does a chunk begin at a character of this kind, when the one before left this state? A mark of the
-# word's start (SPACE) begins one and takes what follows with it, a combining MARK goes with anything, and so on. Only
-# other characters that are not the same (OTHER after OTHER) have to be looked at.
+# Bit state << 3 | kind: does a chunk begin at a character of this kind, when those before left this state? White space
+# (now the mark ▁) begins one and takes what follows with it; a combining MARK goes with anything; only OTHER after
+# OTHER needs a look at the characters, which stay together if they are the same.
 _BEGINS = sum(
     1 << (state << 3 | kind)
     for state in range(MARK)
@@ -50,6 +48,7 @@ _BEGINS = sum(
     if kind == SPACE or (state != SPACE and kind not in (MARK, state))
 )
 
+PAGE = 32  # code points learnt together
 LONGEST = 256  # characters in a chunk; merging is quadratic, so longer ones are left to `tokenizers`
 WINDOW = 4096  # characters normalised and cut before pieces are made of them
 _END = -(2**31)  # after each spelling
@@ -62,7 +61,7 @@ _SEED, _SPREAD, _HALF = U(0x243F6A8885A308D3), U(0x9E3779B97F4A7C15), U(32)
 class Tables(NamedTuple):
     """All that the kernels read; never changed once made."""
 
-    pages: Ints  # code point // 256 -> page of `entries`, or -1 for one not asked for yet; page 0 is always there
+    pages: Ints  # code point // PAGE -> page of `entries`, or -1 for one not asked for yet; ASCII comes first
     entries: Longs
     expansions: Longs
     composites: Longs  # hash set of first << 32 | second, for the pairs of code points that compose
@@ -78,7 +77,7 @@ class Tables(NamedTuple):
 
 
 def entry(
-    value: int, kind: int, *, many: int = 0, join: int = FREE, whole: bool = False, ccc: int = 0, last_ccc: int = 0
+    value: int, kind: int, many: int = 0, join: int = FREE, whole: bool = False, ccc: int = 0, last_ccc: int = 0
 ) -> int:
     bits = kind << _KIND | many << _MANY | join << _JOIN | whole << _WHOLE | (ccc == 0) << _STARTER
     return bits | ccc << _CLASS | last_ccc << _LAST_CLASS | value & 0xFFFFFFFF
@@ -88,17 +87,17 @@ def entry(
 
 
 @njit(cache=True, nogil=True)
-def _fold(hash: int, slots: int) -> int:
+def _fold(hash, slots):
     return np.int64((hash ^ hash >> _HALF) & U(slots - 1))
 
 
 @njit(cache=True, nogil=True)
-def _slot(key: int, slots: int) -> int:
+def _slot(key, slots):
     return _fold(U(key) * _SPREAD, slots)
 
 
 @njit(cache=True, nogil=True)
-def hash_pairs(keys: Longs, slots: int) -> Longs:
+def hash_pairs(keys, slots):
     table = np.full(slots, _EMPTY, np.int64)
     for key in keys:
         slot = _slot(key, slots)
@@ -109,7 +108,7 @@ def hash_pairs(keys: Longs, slots: int) -> Longs:
 
 
 @njit(cache=True, nogil=True)
-def hash_merges(left: Longs, right: Longs, slots: int) -> Longs:
+def hash_merges(left, right, slots):
     table = np.full(slots, _EMPTY, np.int64)
     for rank in range(len(left)):
         key = left[rank] << 21 | right[rank]
@@ -121,8 +120,8 @@ def hash_merges(left: Longs, right: Longs, slots: int) -> Longs:
 
 
 @njit(cache=True, nogil=True)
-def hash_words(spellings: Ints, starts: Longs, sizes: Longs, slots: int) -> Longs:
-    """[slots, 2]: the hash of a piece, and its place in `spellings` << 32 | id; pieces of no characters are left out."""
+def hash_words(spellings, starts, sizes, slots):
+    """[slots, 2]: the hash of a piece, and its place in `spellings` << 32 | id; empty pieces are left out."""
     table = np.full((slots, 2), _EMPTY, np.int64)
     for piece in range(len(sizes)):
         if sizes[piece] == 0:
@@ -139,13 +138,13 @@ def hash_words(spellings: Ints, starts: Longs, sizes: Longs, slots: int) -> Long
 
 
 @njit(cache=True, nogil=True)
-def _extend(key: int, value: int) -> int:
+def _extend(key, value):
     """The hash of a chunk with one character more."""
     return (key ^ U(np.uint32(value))) * _SPREAD
 
 
 @njit(cache=True, nogil=True)
-def _find(values: Ints, start: int, stop: int, key: int, words: Longs, spellings: Ints) -> int:
+def _find(values, start, stop, key, words, spellings):
     """The piece that is values[start:stop], or -1."""
     size = stop - start
     slot = _fold(key, len(words))
@@ -165,7 +164,7 @@ def _find(values: Ints, start: int, stop: int, key: int, words: Longs, spellings
 
 
 @njit(cache=True, nogil=True)
-def _spell(values: Ints, start: int, stop: int, bytes: Ints, symbols: Ints, count: int) -> int:
+def _spell(values, start, stop, bytes, symbols, count):
     """Append the pieces of single characters: those without a piece become the bytes of their UTF-8."""
     for at in range(start, stop):
         code = -1 - values[U(at)]
@@ -184,7 +183,7 @@ def _spell(values: Ints, start: int, stop: int, bytes: Ints, symbols: Ints, coun
 
 
 @njit(cache=True, nogil=True)
-def _rank(left: int, right: int, merges: Longs) -> int:
+def _rank(left, right, merges):
     key = np.int64(left) << 21 | np.int64(right)
     slot = _slot(key, len(merges))
     while merges[U(slot)] != _EMPTY:
@@ -195,7 +194,7 @@ def _rank(left: int, right: int, merges: Longs) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _merge(symbols: Ints, size: int, ranks: Ints, merges: Longs, merged: Ints) -> int:
+def _merge(symbols, size, ranks, merges, merged):
     """Byte-pair merges in place, lowest rank first, leftmost among equals; how many pieces are left."""
     for at in range(size - 1):
         ranks[U(at)] = _rank(symbols[U(at)], symbols[U(at + 1)], merges)
@@ -219,7 +218,7 @@ def _merge(symbols: Ints, size: int, ranks: Ints, merges: Longs, merged: Ints) -
 
 
 @njit(cache=True, nogil=True)
-def _split(values: Ints, start: int, stop: int, tables: Tables, symbols: Ints) -> int:
+def _split(values, start, stop, tables, symbols):
     """The most probable pieces of a chunk, the first found among equals; how many."""
     size = stop - start
     best = np.full(size + 1, -np.inf)
@@ -255,7 +254,7 @@ def _split(values: Ints, start: int, stop: int, tables: Tables, symbols: Ints) -
 
 
 @njit(cache=True, nogil=True)
-def stand_alone(starts: Longs, sizes: Longs, tables: Tables) -> Flags:
+def stand_alone(starts, sizes, tables):
     """Which pieces are what their own characters become."""
     symbols = np.empty(4 * LONGEST, np.int32)
     ranks = np.empty(4 * LONGEST, np.int32)
@@ -276,7 +275,7 @@ def stand_alone(starts: Longs, sizes: Longs, tables: Tables) -> Flags:
 
 
 @njit(cache=True, nogil=True)
-def _decode(data: Bytes, at: int) -> tuple[int, int]:
+def _decode(data, at):
     """The code point (above ASCII) whose UTF-8 begins at `at`, and where the next one begins."""
     lead = np.int64(data[U(at)])
     code = np.int64(data[U(at + 1)]) & 0x3F
@@ -289,16 +288,16 @@ def _decode(data: Bytes, at: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _may_change(here: int, code: int, before: int, previous: int, composites: Longs) -> bool:
+def _may_change(here, code, before, previous, composites):
     """Whether Unicode normalisation may reorder or compose a joining code point with what stands before it."""
     ccc = here >> _CLASS & 0xFF
-    if ccc and before >> _LAST_CLASS & 0xFF > ccc:
-        return True
-    if here >> _JOIN & 3 == ORDERED:
-        return False
-    if not before >> _STARTER & 1:  # a mark in between blocks the way to the starter, unless its class is lower
+    starter, whole = before >> _STARTER & 1, before >> _WHOLE & 1
+    disorder = ccc != 0 and before >> _LAST_CLASS & 0xFF > ccc
+    if here >> _JOIN & 3 == ORDERED:  # sorted in among the marks of a composed character, it does not keep them from it
+        return disorder and not (starter and whole)
+    if not starter:  # a mark in between blocks the way to the starter, unless its class is lower
         return ccc != 0 and before >> _CLASS & 0xFF != ccc
-    if not before >> _WHOLE & 1:
+    if disorder or not whole:
         return True
     key = previous << 32 | code
     slot = _slot(key, len(composites))
@@ -310,9 +309,7 @@ def _may_change(here: int, code: int, before: int, previous: int, composites: Lo
 
 
 @njit(cache=True, nogil=True)
-def _take(
-    here: int, values: Ints, keys: Keys, starts: Ints, size: int, chunks: int, state: int, last: int, key: int
-) -> tuple[int, int, int, int, int]:
+def _take(here, values, keys, starts, size, chunks, state, last, key):
     """Append a character, without a branch: white space after white space is overwritten by what follows."""
     kind = here >> _KIND & 7
     value = np.int32(here)
@@ -326,14 +323,12 @@ def _take(
 
 
 @njit(cache=True, nogil=True)
-def _read(
-    data: Bytes, at: int, stop: int, code: int, before: int, tables: Tables, window: Window, missing: Flags
-) -> tuple[int, int, int, int, bool]:
+def _read(data, at, stop, code, before, tables, window, missing):
     """Normalise and cut until `stop`, or until WINDOW characters are there and a word ends.
 
     `code` and `before` are the last code point and its entry. Chunk i is values[starts[i] : starts[i + 1]], keys[...]
-    holds the hash of a chunk up to here. Returns how far it came, the last code point and its entry, how many chunks there
-    are, and whether all went well.
+    holds the hash of a chunk up to here. Returns how far it came, the last code point and its entry, how many chunks
+    there are, and whether all went well.
     """
     values, keys, starts = window
     pages, entries, expansions, composites = tables.pages, tables.entries, tables.expansions, tables.composites
@@ -342,6 +337,9 @@ def _read(
     fine = True
     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
     while at < stop and (size < WINDOW or state != SPACE):
+        if size > len(values) - 32:  # a word that the window does not hold; no code point becomes 32 characters
+            size = chunks = 0
+            fine = False
         previous = code
         code = np.int64(data[U(at)])
         if code < 0x80:
@@ -349,26 +347,23 @@ def _read(
             here = entries[U(code)]
         else:
             code, at = _decode(data, at)
-            page = np.int64(pages[U(code >> 8)])
+            page = np.int64(pages[U(code // PAGE)])
             if page < 0:
-                missing[code >> 8] = True
+                missing[code // PAGE] = True
                 fine = False
                 continue
-            here = entries[U(page << 8 | code & 0xFF)]
+            here = entries[U(page * PAGE + code % PAGE)]
             if here >> _JOIN & 3 and _may_change(here, code, before, previous, composites):
                 fine = False
             if here >> _KIND & 7 >= MANY:
                 fine &= here >> _KIND & 7 == MANY
                 before = here
                 place = here & 0xFFFFFFFF
-                for here in expansions[place : place + (here >> _MANY & 31)]:
-                    size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
+                for each in expansions[place : place + (here >> _MANY & 31)]:
+                    size, chunks, state, last, key = _take(each, values, keys, starts, size, chunks, state, last, key)
                 continue
         before = here
         size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
-        if size > len(values) - 40:  # a word that the window does not hold
-            size = chunks = 0
-            fine = False
     if state == SPACE:
         size -= 1
         chunks -= 1
@@ -377,9 +372,7 @@ def _read(
 
 
 @njit(cache=True, nogil=True)
-def _write_merged(
-    window: Window, chunks: int, tables: Tables, symbols: Ints, ranks: Ints, tokens: Ints, written: int
-) -> int:
+def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
     """Append the pieces of the chunks (BPE); how many tokens there are then, or -1 if a chunk or all is too long."""
     values, keys, starts = window
     words, spellings, bytes = tables.words, tables.spellings, tables.bytes
@@ -404,7 +397,7 @@ def _write_merged(
 
 
 @njit(cache=True, nogil=True)
-def _write_split(window: Window, chunks: int, tables: Tables, symbols: Ints, tokens: Ints, written: int) -> int:
+def _write_split(window, chunks, tables, symbols, tokens, written):
     """The same for unigram; apart, because one function with both is slower for either."""
     values, keys, starts = window
     if len(tokens) - written < chunks:
@@ -425,7 +418,7 @@ def _write_split(window: Window, chunks: int, tables: Tables, symbols: Ints, tok
 
 
 @njit(cache=True, nogil=True)
-def _copy(window: Window, chunks: int, tokens: Ints, written: int) -> int:
+def _copy(window, chunks, tokens, written):
     """Append the code points of each chunk and a line end, for a table without pieces."""
     values, _, starts = window
     if len(tokens) - written < 2 * starts[chunks]:
@@ -440,9 +433,7 @@ def _copy(window: Window, chunks: int, tokens: Ints, written: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def encode(
-    data: Bytes, lengths: Longs, tables: Tables, whole: bool, tokens: Ints, counts: Longs, missing: Flags
-) -> int:
+def encode(data, lengths, tables, whole, tokens, counts, missing):
     """Pieces (or whole chunks) of sentences that lie one after another in `data`, `lengths` bytes each.
 
     Fills `tokens` and `counts` (-1 for a sentence left to `tokenizers`), marks the pages of the table that were wanted
@@ -475,7 +466,7 @@ def encode(
 
 
 @njit(cache=True, nogil=True)
-def tally(chunks: Ints) -> tuple[Ints, Longs]:
+def tally(chunks):
     """Distinct chunks (code points, a line end after each) in the order they first come, and how often each does."""
     slots = 1
     while slots < 2 * np.sum(chunks == 10) + 2:
@@ -484,9 +475,7 @@ def tally(chunks: Ints) -> tuple[Ints, Longs]:
     distinct = np.empty(len(chunks), np.int32)
     begins = np.empty(slots, np.int64)
     counts = np.zeros(slots, np.int64)
-    used = 0
-    number = 0
-    start = 0
+    used = number = start = np.int64(0)
     for stop in np.flatnonzero(chunks == 10):
         key = _SEED
         for at in range(start, stop):
@@ -537,7 +526,7 @@ class Fast:
         slots = _slots(len(pieces))
         none = np.empty(0, np.int64)
         tables = Tables(
-            pages=np.full(0x1100, -1, np.int32),
+            pages=np.full(0x110000 // PAGE, -1, np.int32),
             entries=none,
             expansions=none,
             composites=_composites()[0],
@@ -553,30 +542,32 @@ class Fast:
         )
         alone = stand_alone(starts, sizes, tables)
         self._tables = tables._replace(words=hash_words(spellings, starts, np.where(alone, sizes, 0), slots))
-        self._learn([0])
+        self._learn(range(0x80 // PAGE))
 
     def _value(self, character: str) -> int:
         return self._ids.get(character, -1 - ord(character))
 
     def _learn(self, pages: Iterable[int]) -> None:
-        """Fill pages of the table of code points."""
+        """Fill pages of the table of code points, all at one go because every call into `tokenizers` has its price."""
         with self._lock:
             tables = self._tables
             index = tables.pages.copy()
-            entries, expansions = [tables.entries], tables.expansions.tolist()
-            for page in pages:
-                if index[page] < 0:
-                    index[page] = index.max() + 1
-                    entries.append(np.array(self._page(page, expansions), np.int64))
+            new = [page for page in pages if index[page] < 0]
+            if not new:  # another thread was faster
+                return
+            index[new] = np.arange(len(new)) + len(tables.entries) // PAGE
+            codes = [chr(code) for page in new for code in range(page * PAGE, (page + 1) * PAGE)]
+            expansions = tables.expansions.tolist()
+            entries = self._entries(codes, expansions)
             self._tables = tables._replace(
-                pages=index, entries=np.concatenate(entries), expansions=np.array(expansions, np.int64)
+                pages=index,
+                entries=np.concatenate([tables.entries, np.array(entries, np.int64)]),
+                expansions=np.array(expansions, np.int64),
             )
 
-    def _page(self, page: int, expansions: list[int]) -> list[int]:
-        if 0xD8 <= page <= 0xDF:  # surrogates are not in UTF-8
-            return [entry(0, ODD)] * 256
-        codes = [chr(code) for code in range(page << 8, page + 1 << 8)]
-        becomes = [self._normalize(code) for code in codes]
+    def _entries(self, codes: list[str], expansions: list[int]) -> list[int]:
+        apart = "\ue000" if "\n" in codes else "\n"  # keeps its neighbours from composing, and is not one of them
+        becomes = self._normalize(apart.join(codes)).split(apart)
         characters = sorted(set("".join(becomes)))
         kind = dict.fromkeys(characters, OTHER)
         for number, replace in self._kinds.items():
@@ -587,20 +578,18 @@ class Fast:
 
     def _entry(self, code: str, becomes: str, kind: dict[str, int], expansions: list[int]) -> int:
         parts = unicodedata.normalize("NFKD", code)
-        ccc = unicodedata.combining(parts[0])
-        composing = parts[0] in _composites()[1]
-        join = COMPOSING if composing else ORDERED if ccc else FREE
+        ccc, last_ccc = unicodedata.combining(parts[0]), unicodedata.combining(parts[-1])
+        join = COMPOSING if parts[0] in _composites()[1] else ORDERED if ccc else FREE
         jamo = "\u1161" <= parts[0] <= "\u1175" or "\u11a8" <= parts[0] <= "\u11c2"  # compose by rule, not by table
         if unicodedata.category(code) == "Cn" or jamo or (join != FREE and parts != code):
             return entry(0, ODD)
-        whole = unicodedata.normalize("NFKC", code) == code
-        last_ccc = unicodedata.combining(parts[-1])
+        whole = parts == code or unicodedata.normalize("NFKC", code) == code
         values = [self._value("▁" if kind[character] == SPACE else character) for character in becomes]
         if len(becomes) == 1:
-            return entry(values[0], kind[becomes], join=join, whole=whole, ccc=ccc, last_ccc=last_ccc)
+            return entry(values[0], kind[becomes], 0, join, whole, ccc, last_ccc)
         place = len(expansions)
         expansions += [entry(value, kind[character]) for value, character in zip(values, becomes, strict=True)]
-        return entry(place, MANY, many=len(becomes), join=join, whole=whole, ccc=ccc, last_ccc=last_ccc)
+        return entry(place, MANY, len(becomes), join, whole, ccc, last_ccc)
 
     def encode(self, texts: Sequence[bytes], whole: bool = False) -> tuple[Ints, Longs]:
         """Tokens of texts given in UTF-8, and how many for each: -1 for those that `tokenizers` has to do."""
@@ -608,12 +597,21 @@ class Fast:
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         tokens = np.empty((1 + whole) * (len(data) + len(texts)) + 4 * LONGEST + 4 * WINDOW, np.int32)
         counts = np.empty(len(texts), np.int64)
-        missing = np.zeros(0x1100, np.bool_)
+        missing = np.zeros(0x110000 // PAGE, np.bool_)
         written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
+        tokens = tokens[:written].copy()
         if missing.any():
             self._learn(np.flatnonzero(missing).tolist())
-            written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
-        return tokens[:written].copy(), counts
+            again = np.flatnonzero(counts < 0)
+            tokens = splice(tokens, counts, again, *self.encode([texts[text] for text in again.tolist()], whole))
+        return tokens, counts
+
+
+def splice(tokens: Ints, counts: Longs, where: Longs, more: Ints, more_counts: Longs) -> Ints:
+    """Tokens with those of the texts `where` put in, which had none; their counts are filled in."""
+    places = np.cumsum(np.maximum(counts, 0))[where]
+    counts[where] = more_counts
+    return np.insert(tokens, np.repeat(places, np.maximum(more_counts, 0)), more)
 
 
 def spell_out(pieces: Sequence[str], value: Callable[[str], int]) -> tuple[Ints, Longs, Longs]:
@@ -650,9 +648,7 @@ def _composites() -> tuple[Longs, frozenset[str]]:
 
 
 @njit(cache=True, nogil=True)
-def _edges(
-    chunks: Ints, start: int, stop: int, lexicon: Longs, spellings: Ints, reach: int, edges: Ints, banned: int
-) -> int:
+def _edges(chunks, start, stop, lexicon, spellings, reach, edges, banned):
     """All pieces inside chunks[start:stop] as (begin, end, piece), by begin; how many."""
     count = 0
     for at in range(start, stop):
@@ -667,9 +663,7 @@ def _edges(
 
 
 @njit(cache=True, nogil=True)
-def expect(
-    chunks: Ints, starts: Longs, counts: Longs, lexicon: Longs, spellings: Ints, scores: Floats, reach: int
-) -> Floats:
+def expect(chunks, starts, counts, lexicon, spellings, scores, reach):
     """How often each piece is expected, over all ways to split each chunk, weighted by their probabilities."""
     expected = np.zeros(len(scores))
     edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
@@ -692,7 +686,7 @@ def expect(
 
 
 @njit(cache=True, nogil=True)
-def without(starts: Longs, sizes: Longs, lexicon: Longs, spellings: Ints, scores: Floats, reach: int) -> Floats:
+def without(starts, sizes, lexicon, spellings, scores, reach):
     """The best score of each piece's characters if the piece itself were not there."""
     best = np.empty(LONGEST + 1)
     edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
