@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import platform
+import re
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -52,19 +53,27 @@ def best(function: Callable[[], Any], repeats: int = 5) -> float:
     return shortest
 
 
-def report(title: str, rows: list[dict[str, Any]], **figures: Any) -> None:
-    """A table for people; then, as the last line, one JSON object with the same figures."""
-    table = Table(title=title, title_justify="left")
-    for name in rows[0]:
-        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
-    for row in rows:
-        table.add_row(*(_written(value) for value in row.values()))
+def report(tables: dict[str, list[dict[str, Any]]], **figures: Any) -> None:
+    """Tables for people; then, as the last line, one JSON object with the same figures."""
     console = Console(width=120)
-    console.print(table)
+    figures["machine"] = f"{_processor()}, Python {platform.python_version()}"
+    for title, rows in tables.items():
+        table = Table()
+        for name in rows[0]:
+            table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+        for row in rows:
+            table.add_row(*(_written(value) for value in row.values()))
+        console.print(title, table, highlight=False)
     for name, value in figures.items():
         console.print(f"{name.replace('_', ' ')}: {_written(value)}", highlight=False)
-    machine = f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"
-    print(json.dumps({"benchmark": title, "rows": rows, **figures, "machine": machine}))
+    print(json.dumps({"tables": tables, **figures}))
+
+
+def _processor() -> str:
+    """As Linux names it."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    return f"{len(names)} × {names[0]}" if names else platform.machine()
 
 
 def _written(value: Any) -> str:

@@ -141,8 +141,7 @@ def main() -> None:
     ours = max(rates["banyan"])
     rows = [{"system": name, "sentences/s": max(r), "banyan is": ours / max(r)} for name, r in rates.items()]
     report(
-        "from strings to embeddings",
-        rows,
+        {"from strings to embeddings": rows},
         text=source,
         sentences=len(unseen),
         threads=threads.available(),

@@ -102,10 +102,10 @@ def main() -> None:
 
     batches = by_batch(text, tokenizer, embedding, f)
     draw_batch(batches, options.out / "scaling_batch.png")
-    report("entangled and plain trees as the batch grows", batches, text=source)
     lengths = by_length(tokenizer.encode(text[:5000])[0], embedding, f)
     draw_length(lengths, options.out / "scaling_length.png")
-    report("time against the length of a sentence", lengths, text=source)
+    tables = {"entangled and plain trees": batches, "time against the length of a sentence": lengths}
+    report(tables, text=source)
 
 
 if __name__ == "__main__":

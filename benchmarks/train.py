@@ -108,8 +108,7 @@ def main() -> None:
     rows.append({"stage": "the whole step", "ms": 1e3 * total, "of the products": total / seconds})
     rows.append({"stage": "the products alone", "ms": 1e3 * seconds, "of the products": 1.0})
     report(
-        f"a training step of {options.batch} sentences",
-        rows,
+        {f"a training step of {options.batch} sentences": rows},
         text=source,
         vocabulary=tokenizer.vocab_size,
         distinct_tokens=leaves,

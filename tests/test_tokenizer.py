@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import copy
 import io
 import lzma
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -342,6 +344,10 @@ def test_chunks_are_counted_as_the_library_cuts_them():
     assert module._count(texts, (True, True)) == counts
 
 
+def test_a_control_character_of_the_alphabet_is_kept():
+    assert module._known({"▁a\x1c": 2, "☃b": 1}, {"▁", "a", "b", "\x1c"}) == {"b": 1, "▁a\x1c": 2}
+
+
 def test_counting_forgets_rare_words_of_an_endless_corpus(monkeypatch):
     monkeypatch.setattr(module, "MOST_WORDS", 50)
     monkeypatch.setattr(module, "BLOCK", 1)
@@ -404,6 +410,12 @@ def test_a_saved_tokenizer_is_the_same_and_the_library_reads_it(tokenizer, tmp_p
     assert again.pieces == tokenizer.pieces
     assert_same_as_the_library(again, SENTENCES, tokenizers.Tokenizer.from_file(str(path)))
     assert again._fast is not None
+
+
+def test_a_tokenizer_can_be_pickled_and_copied_after_use(tokenizer):
+    tokens, _ = tokenizer.encode(SENTENCES)
+    for again in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
+        assert again.encode(SENTENCES)[0].tolist() == tokens.tolist()
 
 
 def test_a_tokenizer_from_elsewhere_is_left_to_the_library(tmp_path):

@@ -19,7 +19,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -163,6 +163,14 @@ class Corpus:
             before += source.size
         self.bytes_read = self.bytes_total
         self.report = report
+
+    def rows(self, report: Report) -> Iterator[str]:
+        """The lines of texts and the values of columns as they stand, none dropped and none split; a value that is not
+        text is an empty row. What was repaired is counted in `report`."""
+        before = 0
+        for source in self._sources:
+            yield from source.rows(report, self._mover(before))
+            before += source.size
 
     def fingerprint(self) -> str:
         """Changes when the corpus does, judged by names, sizes, times of change and options."""
@@ -338,6 +346,12 @@ class _File:
         return _texts(values, report)
 
 
+    def rows(self, report: Report, moved: Moved) -> Iterator[str]:
+        if self.kind == "text":
+            return _long_lines(self.path, report, moved)
+        return _as_rows(_VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(()), report)
+
+
 class _HubSet:
     """The training split of a Hugging Face data set, downloaded and kept by the `datasets` package."""
 
@@ -362,6 +376,9 @@ class _HubSet:
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[_Chunk]:
         return _texts(self._values(moved), report)
+
+    def rows(self, report: Report, moved: Moved) -> Iterator[str]:
+        return _as_rows(self._values(moved), report)
 
     def _values(self, moved: Moved) -> Iterator[object]:
         done = 0
@@ -558,6 +575,13 @@ def _texts(values: Iterator[object], report: Report) -> Iterator[_Chunk]:
         else:
             report.lines += 1
             report.drop(NOT_TEXT)
+
+
+def _as_rows(values: Iterable[object], report: Report) -> Iterator[str]:
+    for value in values:
+        if not isinstance(value, str):
+            report.drop(NOT_TEXT)
+        yield _clean(value, report) if isinstance(value, str) else ""
 
 
 def _long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:

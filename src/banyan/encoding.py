@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from banyan import corpus as reading
 from banyan import files
 from banyan._version import __version__
 from banyan.corpus import Corpus, Report
@@ -141,36 +140,17 @@ class _Rows:
         self.report = Report()
         self.blank = 0
 
-    def __iter__(self) -> Iterator[str]:
-        before = 0
-        for source in self.corpus._sources:
-            moved = self.corpus._mover(before)
-            if isinstance(source, reading._HubSet):
-                yield from map(self._text, source._values(moved))
-            elif source.kind == "text":
-                yield from reading._long_lines(source.path, self.report, moved)
-            elif source.size:
-                values = reading._VALUES[source.kind](source.path, source.column, self.report, moved)
-                yield from map(self._text, values)
-            before += source.size
-
-    def _text(self, value: object) -> str:
-        if isinstance(value, str):
-            return reading._clean(value, self.report)
-        self.report.drop(reading.NOT_TEXT)
-        return ""
-
     def blocks(self, skip: int = 0) -> Iterator[list[str]]:
         """Rows by the thousand, the same ones in every run, less those of the first `skip` rows."""
         seen = 0
-        for block in _blocks(self):
+        for block in _blocks(self.corpus.rows(self.report)):
             self.blank += sum(not row or row.isspace() for row in block)
             seen += len(block)
             if seen > skip:
                 yield block
 
 
-def _blocks(rows: Iterator[str] | _Rows) -> Iterator[list[str]]:
+def _blocks(rows: Iterator[str]) -> Iterator[list[str]]:
     block: list[str] = []
     characters = 0
     for row in rows:

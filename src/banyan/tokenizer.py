@@ -46,9 +46,9 @@ BLOCK = 2048  # texts in one job
 BLOCK_CHARACTERS = 1 << 20  # or fewer texts, if they are long
 COVERAGE = 0.9995  # of the text, by the characters of the alphabet
 FEW = 256  # characters are all in the alphabet
-MOST_WORDS = 4_000_000  # distinct chunks held while counting; rare ones are forgotten beyond
+MOST_WORDS = 1_000_000  # distinct chunks held while counting; beyond, those rare so far are forgotten
 TRAINED_ON = 20_000_000  # chunks; the counts of a larger corpus are scaled down to it
-SMALLEST = 300
+SMALLEST = 300  # vocabulary
 
 
 class Tokenizer:
@@ -93,7 +93,8 @@ class Tokenizer:
         """A tokenizer.json, or a SentencePiece .model.
 
         Tokenizers like BPEmb's leave lower case and digits to the caller: for a .model (only) the two flags put these
-        steps in front.
+        steps in front. Its pieces are those of SentencePiece but for ties and for sequences of combining marks that
+        SentencePiece does not normalise.
         """
         path = Path(path)
         try:
@@ -116,7 +117,11 @@ class Tokenizer:
             raise BanyanError(f"this is not a tokenizer.json ({error})") from None
 
     def to_json(self) -> str:
+        """What `save` writes: the same text for the same tokenizer, so that it can serve as its fingerprint."""
         return self._tokenizers.to_str()
+
+    def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
+        return Tokenizer.from_json, (self.to_json(),)
 
     def save(self, path: str | Path) -> None:
         write_text(path, self.to_json())
@@ -421,8 +426,9 @@ def _known(counts: dict[str, int], alphabet: set[str]) -> dict[str, int]:
         if alphabet.issuperset(chunk):
             known[chunk] += times
         else:
-            for part in "".join(c if c in alphabet else "\n" for c in chunk).split():
+            for part in "".join(c if c in alphabet else "\n" for c in chunk).split("\n"):
                 known[part] += times
+    del known[""]
     return dict(sorted(known.items()))
 
 

@@ -48,7 +48,7 @@ _BEGINS = sum(
     if kind == SPACE or (state != SPACE and kind not in (MARK, state))
 )
 
-PAGE = 32  # code points learnt together
+PAGE = 16  # code points learnt together
 LONGEST = 256  # characters in a chunk; merging is quadratic, so longer ones are left to `tokenizers`
 WINDOW = 4096  # characters normalised and cut before pieces are made of them
 _END = -(2**31)  # after each spelling
@@ -735,8 +735,9 @@ class Unigram:
         expected = self.fit(2)
         lexicon, spellings, starts, sizes = self._lexicon()
         scores = np.array(self.scores)
-        cost = expected * (scores - without(starts, sizes, lexicon, spellings, scores, int(sizes.max())))
-        cost[sizes == 1] = np.inf
+        saved = scores - without(starts, sizes, lexicon, spellings, scores, int(sizes.max()))
+        cost = np.full(len(sizes), np.inf)
+        np.multiply(expected, saved, out=cost, where=sizes > 1)
         kept = np.sort(np.argsort(-cost, kind="stable")[:size])
         self.pieces = [self.pieces[piece] for piece in kept]
         self.scores = [self.scores[piece] for piece in kept]
