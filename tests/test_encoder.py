@@ -167,17 +167,22 @@ def test_a_phrase_has_the_embedding_of_its_text_alone(model):
 
 def test_trees_given_in_brackets_are_composed_as_given(model):
     (tree,) = model.parse_brackets("(S (NP (DT the) (NN night)) (VP born))")
-    words = [model.parse(word) for word in ("the", "night", "born")]
-    the, night, born = (word.embeddings[-1].astype(np.float64) for word in words)
-    for word in words:  # the pieces of a word merge from the left, which is how they merge here on their own, or not
-        assert len(word.pieces) >= 1
-    if all(len(word.pieces) == 1 for word in words):
-        expected = reference.compose(reference.compose(the, night, model.functions), born, model.functions)
-        np.testing.assert_allclose(tree.embeddings[-1], expected, atol=1e-5)
+
+    def word(text):  # the pieces of a word merge from the left
+        first, *others = model.embedding[model.tokenizer.encode([text])[0]].astype(np.float64)
+        for other in others:
+            first = reference.compose(first, other, model.functions)
+        return first
+
+    noun_phrase = reference.compose(word("the"), word("night"), model.functions)
+    expected = reference.compose(noun_phrase, word("born"), model.functions)
+    np.testing.assert_allclose(tree.embeddings[-1], expected, atol=1e-5)
     assert tree.phrase(len(tree) - 1) == "the night born"
     phrases = [node.text for node in tree]
     assert "the night" in phrases
     assert "night born" not in phrases
+    (bare,) = model.parse_brackets("((the night) born)", labels=False)
+    np.testing.assert_array_equal(bare.embeddings, tree.embeddings)
     with pytest.raises(BanyanError, match="line 1"):
         model.parse_brackets("(S (NP the night)")
 

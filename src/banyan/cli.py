@@ -110,7 +110,10 @@ def _tree(options: argparse.Namespace) -> None:
 
 def _trees(model: Banyan, options: argparse.Namespace) -> Iterator[Tree]:
     for text in _texts(options):
-        yield from model.parse_brackets(text) if options.brackets else [model.parse(text)]
+        if options.brackets or options.bare:
+            yield from model.parse_brackets(text, labels=not options.bare)
+        else:
+            yield model.parse(text)
 
 
 def _only(trees: list[Tree]) -> Iterator[Tree]:
@@ -421,6 +424,7 @@ def _tree_arguments(parser: _Parser) -> None:
     parser.add_argument("text", nargs="+", type=_text, metavar="TEXT", help=text)
     brackets = "TEXT is a tree already, as (S (NP the cat) (VP sat)): compose it as given"
     parser.add_argument("--brackets", action="store_true", help=brackets)
+    parser.add_argument("--bare", action="store_true", help="with --brackets: they have no labels, as ((the cat) sat)")
     _form_arguments(parser, list(_TREE_FORMS))
 
 

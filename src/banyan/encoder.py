@@ -149,13 +149,14 @@ class Banyan:
         tokens, spans = self.tokenizer.encode_with_offsets(text)
         return self._tree(text, tokens, spans, self._induced(tokens))
 
-    def parse_brackets(self, brackets: str) -> list[Tree]:
+    def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
-        instead of induced. The pieces of a word merge from the left, then words as the brackets say."""
+        instead of induced. The pieces of a word merge from the left, then words as the brackets say. Brackets without
+        labels, `((the cat) sat)`, are read with labels=False."""
         from banyan.tree import read_brackets
 
         trees = []
-        for given in read_brackets(brackets):
+        for given in read_brackets(brackets, labels=labels):
             text = " ".join(given.words)
             tokens, spans = self.tokenizer.encode_with_offsets(text)
             merges = given.expand(_pieces_per_word(given.words, spans))
