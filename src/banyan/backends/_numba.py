@@ -191,17 +191,6 @@ def _best_pair(best, best_at, blocks):
 
 
 @summing
-def _copy_and_dot(leaves, leaf, rows, a, b):
-    """rows[a] becomes leaves[leaf]; its product with rows[b]."""
-    total = rows.dtype.type(0)
-    for j in range(rows.shape[1]):
-        value = leaves[leaf, j]
-        rows[a, j] = value
-        total += value * rows[b, j]
-    return total
-
-
-@summing
 def _merge(rows, a, b, left, right, gates):
     """rows[a] becomes the parent of rows[a] and rows[b]. One sweep also gives its norm and its products with its new
     neighbours, rows[left] and rows[right]."""
@@ -233,13 +222,15 @@ def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, 
         shift += 1
     blocks = ((n - 1) >> shift) + 1
     for i in range(n):
-        norm[i] = space.leaf_norms[rows[first + i]]
+        row = rows[first + i]
+        for j in range(E):
+            work[i, j] = leaves[row, j]
+        norm[i] = space.leaf_norms[row]
         key[i] = _leaf_key(tokens[first + i])
         node[i] = first + i
         after[i], before[i] = i + 1, i - 1
-        dot = _copy_and_dot(leaves, rows[first + i], work, i, max(i - 1, 0))
-        if i > 0:
-            rank[i - 1] = _rank(_cosine(dot, norm[i - 1], norm[i], key[i - 1] == key[i]))
+    for i in range(n - 1):
+        rank[i] = _rank(_cosine(_dot(work, i, i + 1), norm[i], norm[i + 1], key[i] == key[i + 1]))
     rank[n - 1] = GONE
     for block in range(blocks):
         _best_of_block(rank, block, shift, n, best, best_at)
