@@ -128,6 +128,13 @@ def test_held_out_text_can_be_given(corpus, tmp_path):
     assert metrics(tmp_path / "out")[-1]["dev_loss"] > 0
 
 
+def test_tensorboard_gets_the_losses_on_request(corpus, tmp_path):
+    pytest.importorskip("tensorboard")
+    train(corpus, tmp_path / "out", epochs=1, tensorboard=True, **SMALL)
+    (events,) = (tmp_path / "out/tensorboard").iterdir()
+    assert b"dev_loss" in events.read_bytes()
+
+
 # --- Interrupted ------------------------------------------------------------------------------------------------------
 
 

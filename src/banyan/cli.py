@@ -176,9 +176,13 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _model(options: argparse.Namespace) -> Banyan:
+    from banyan.display import COMPILING, Display
     from banyan.encoder import Banyan
 
-    return Banyan.from_pretrained(options.model)
+    with Display().patience(COMPILING):
+        model = Banyan.from_pretrained(options.model)
+        model.encode("The first text of all may have to wait.")
+    return model
 
 
 # --- What `banyan info` tells ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
     return iter(track(items, title, console=Console(stderr=True), transient=True))
 
 
+COMPILING = "still busy: what is used for the first time on this machine is compiled, once"
+
+
 class Meter(Protocol):
     """Told how far a job has come, and what to say about it."""
 
@@ -39,6 +43,17 @@ class Display:
 
     def note(self, text: str) -> None:
         self.console.print(text, markup=False)
+
+    @contextmanager
+    def patience(self, text: str, seconds: float = 2.0) -> Iterator[threading.Timer]:
+        """Say `text` if the block takes longer than this, unless what is yielded was cancelled before."""
+        timer = threading.Timer(seconds, self.note, [text])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield timer
+        finally:
+            timer.cancel()
 
     @contextmanager
     def bar(self, title: str, total: float | None, unit: str = "") -> Iterator[Meter]:

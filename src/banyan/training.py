@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from banyan import card, checkpoint, files, plots, threads
 from banyan.checkpoint import Progress
 from banyan.config import Config
 from banyan.corpus import Corpus
-from banyan.display import Display, Meter, duration
+from banyan.display import COMPILING, Display, Meter, duration
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan, load_weights
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs, read_pairs, spearman
@@ -132,31 +132,34 @@ class Run:
         self.display.note(
             f"training on {sentences:,} sentences{held_out}: {steps:,} steps on {threads.available()} threads"
         )
-        self.saved = self.started = time.monotonic()
-        board = _tensorboard(self.out) if tensorboard else None
-        with _interrupts() as asked, self.display.bar("training", steps, "steps") as meter:
+        self.saved = started = time.monotonic()
+        with ExitStack() as stack:
+            board = stack.enter_context(closing(_tensorboard(self.out))) if tensorboard else None
+            asked = stack.enter_context(_interrupts())
+            first_step = stack.enter_context(self.display.patience(COMPILING, 5))
+            meter = stack.enter_context(self.display.bar("training", steps, "steps"))
             while self.progress.epoch < self.config.epochs:
                 for step_metrics in self._epoch(meter):
+                    first_step.cancel()
                     self._log(step_metrics, board)
                     if asked or time.monotonic() - self.saved > checkpoint_seconds:
                         self._save()
                     if asked:
-                        self.seconds += time.monotonic() - self.started
                         raise Interrupted(f"stopped after step {self.progress.step:,}, saved; go on with --resume")
                 self._end_of_epoch(board)
-        self.seconds = time.monotonic() - self.started
+        self.seconds = time.monotonic() - started
 
     def _epoch(self, meter: Meter) -> Iterator[dict[str, Any]]:
         """The batches that are left of the epoch under way."""
         store, part = self.train_part
         batches = shuffled_batches(len(part), self.config.batch_size, self.config.seed, self.progress.epoch)
-        shown, shown_at, tokens_since = time.monotonic(), 0.0, 0
+        shown, tokens_since = time.monotonic(), 0
         for indices in batches[self.progress.batch :]:
             metrics = self._step(*store.batch(part[indices]))
             yield metrics
             tokens_since += metrics["tokens"]
             now = time.monotonic()
-            if now - shown_at > 0.5:
+            if now - shown > 0.5:
                 speed, saved = tokens_since / (now - shown), 1 - metrics["nodes"] / metrics["plain_nodes"]
                 figures = {
                     "epoch": f"{metrics['epoch']}/{self.config.epochs}",
@@ -165,7 +168,7 @@ class Run:
                     "nodes saved": f"{saved:.0%}",
                 }
                 meter(metrics["step"], None, figures)
-                shown, shown_at, tokens_since = now, now, 0
+                shown, tokens_since = now, 0
 
     def _step(self, tokens: np.ndarray, offsets: np.ndarray) -> dict[str, Any]:
         """One batch: up, down, back, and the optimiser."""
