@@ -55,7 +55,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What banyan.training.train was called with; it is not called."""
     calls: list[dict[str, Any]] = []
     training = ModuleType("banyan.training")
-    training.Interrupted = type("Interrupted", (Exception,), {})  # type: ignore[attr-defined]
+    training.Interrupted = type("Interrupted", (KeyboardInterrupt,), {})  # type: ignore[attr-defined]
     training.train = lambda corpus, out, **rest: calls.append({"corpus": corpus, "out": out, **rest})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "banyan.training", training)
     return calls
@@ -196,7 +196,7 @@ def test_train_is_called_with_what_was_given_and_nothing_else(banyan, trained):
         {
             "corpus": ["a.txt", "b"],
             "out": "m",
-            "preset": "paper",
+            "preset": None,
             "column": None,
             "layout": "auto",
             "dev": None,

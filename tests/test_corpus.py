@@ -19,9 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from banyan import corpus as module
-from banyan.corpus import BAD_BYTES, CUTS, EMPTY, ENDLESS, MARKS, NOT_TEXT, NULS, SURROGATES, UTF16, Corpus, Report
+from banyan import corpus as corpus_module
+from banyan import textfile
+from banyan.corpus import Corpus
 from banyan.errors import BanyanError
+from banyan.report import BAD_BYTES, CUTS, EMPTY, ENDLESS, MARKS, NOT_TEXT, NULS, SURROGATES, UTF16, Report
 from banyan.sentences import LONGEST, Running, assume_layout, split
 
 TEXT = "One fish.\nTwo fish.\nRed fish.\n"
@@ -51,6 +53,12 @@ def pack(kind: str, data: bytes) -> bytes:
     if kind == "zst":
         return pytest.importorskip("zstandard").ZstdCompressor().compress(data)
     return {"gz": gzip.compress, "xz": lzma.compress}[kind](data)
+
+
+def limit_lines(patch: pytest.MonkeyPatch, longest: int) -> None:
+    """To both that read it: the one cuts endless lines into parts, the other makes sentences of them."""
+    patch.setattr(textfile, "LONGEST_LINE", longest)
+    patch.setattr(corpus_module, "LONGEST_LINE", longest)
 
 
 # Sources
@@ -236,7 +244,7 @@ def test_lines_do_not_depend_on_how_the_file_was_cut_into_blocks(tmp_path_factor
         lines.pop()
     for block in (1, 2, 3, 1000):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_BLOCK", block)
+            patch.setattr(textfile, "BLOCK", block)
             sentences, report = read(path)
         assert sentences == [line.strip() for line in lines if line.strip()]
         assert (report.lines, report.kept) == (len(lines), len(sentences))
@@ -249,16 +257,16 @@ def test_lines_do_not_depend_on_how_the_file_was_cut_into_blocks(tmp_path_factor
 def test_endless_lines_do_not_depend_on_how_the_file_was_cut_into_blocks(tmp_path_factory, pieces, layout):
     path = write(tmp_path_factory.getbasetemp() / "endless.txt", b"x" + b"".join(pieces))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LONGEST_LINE", 5)
+        limit_lines(patch, 5)
         whole = read(path, layout=layout)
         for block in (1, 2, 7):
-            patch.setattr(module, "_BLOCK", block)
+            patch.setattr(textfile, "BLOCK", block)
             assert read(path, layout=layout) == whole
 
 
 def test_a_carriage_return_at_the_end_of_a_block_ends_an_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_LINE", 5)
-    monkeypatch.setattr(module, "_BLOCK", 25)
+    limit_lines(monkeypatch, 5)
+    monkeypatch.setattr(textfile, "BLOCK", 25)
     for end in ("\r", "\r\n"):
         sentences, report = read(write(tmp_path / "a.txt", "x" * 24 + end + "One fish"))
         assert (sentences, report.lines) == (["x" * 24, "One fish"], 2)
@@ -269,12 +277,12 @@ def test_a_carriage_return_at_the_end_of_a_block_ends_an_endless_line(tmp_path, 
 )
 @pytest.mark.parametrize("layout", ["lines", "running"])
 def test_an_endless_line_is_split_into_sentences_however_it_arrives(tmp_path, monkeypatch, tail, lines, layout):
-    monkeypatch.setattr(module, "LONGEST_LINE", 2000)
+    limit_lines(monkeypatch, 2000)
     line = "".join(f"The é number {i} is odd. " for i in range(1, 2000, 2)).strip()
     path = write(tmp_path / "a.txt", "Red fish.\n" + line + tail)
     fish = re.findall(r"\w+ fish\.", tail)
     for block in (101, 1 << 18):
-        monkeypatch.setattr(module, "_BLOCK", block)
+        monkeypatch.setattr(textfile, "BLOCK", block)
         sentences, report = read(path, layout=layout)
         assert sentences == ["Red fish.", *(f"The é number {i} is odd." for i in range(1, 2000, 2)), *fish]
         assert report.repaired == ({ENDLESS: 1} if layout == "lines" else {})
@@ -290,8 +298,8 @@ def test_an_endless_line_without_full_stops_is_cut_at_white_space(tmp_path):
 
 
 def test_memory_does_not_grow_with_an_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_LINE", 1 << 12)
-    monkeypatch.setattr(module, "_BLOCK", 1 << 12)
+    limit_lines(monkeypatch, 1 << 12)
+    monkeypatch.setattr(textfile, "BLOCK", 1 << 12)
     path = write(tmp_path / "a.txt", "An endless story. " * 80_000)
     corpus = Corpus(path, layout="lines")
     tracemalloc.start()
@@ -324,11 +332,11 @@ def test_a_malformed_json_line_is_an_error_that_names_file_and_line(tmp_path, ba
 
 
 def test_a_json_row_longer_than_any_line_is_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_LINE", 10)
-    monkeypatch.setattr(module, "_BLOCK", 7)
+    limit_lines(monkeypatch, 10)
+    monkeypatch.setattr(textfile, "BLOCK", 7)
     path = write(tmp_path / "a.jsonl", '{"text": "%s"}\n{"text": "b"}' % ("One fish. " * 20))
     assert read(path)[0] == ["One fish."] * 20 + ["b"]
-    monkeypatch.setattr(module, "LONGEST_RECORD", 100)
+    monkeypatch.setattr(textfile, "LONGEST_RECORD", 100)
     assert "has a line of more than 100 characters" in refusal(path)
 
 
@@ -448,7 +456,7 @@ def test_the_fingerprint_changes_with_the_files_and_the_options(tmp_path):
 
 
 def test_the_position_grows_to_the_total(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 10)
+    monkeypatch.setattr(textfile, "BLOCK", 10)
     corpus = Corpus([write(tmp_path / "a.txt", TEXT), write(tmp_path / "b.txt.gz", gzip.compress(TEXT.encode()))])
     assert corpus.bytes_read == 0
     positions = [corpus.bytes_read for _ in corpus]

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import random_functions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from banyan import Banyan, BanyanError, Config, reference
 from banyan.tokenizer import Tokenizer
@@ -234,6 +236,14 @@ def test_a_file_of_a_newer_version_says_so(model, tmp_path):
         Banyan.from_pretrained(tmp_path)
 
 
+def test_weights_of_a_newer_version_say_so(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    head = json.dumps({"format": "99", "banyan_version": "9.0"})
+    save_file(model.weights, tmp_path / "model.safetensors", metadata={"banyan": head})
+    with pytest.raises(BanyanError, match=r"model\.safetensors was written by banyan 9\.0 in format 99"):
+        Banyan.from_pretrained(tmp_path)
+
+
 WITHOUT = """
 import sys
 for name in ("torch", "rich", "matplotlib", "scipy", "sklearn", "pyarrow", "pandas"):
@@ -249,3 +259,15 @@ model.explain("some are born", "to sweet delight")
 
 def test_encoding_needs_only_numpy_numba_tokenizers_and_safetensors(folder):
     subprocess.run([sys.executable, "-c", WITHOUT, folder], check=True)
+
+
+def test_an_output_that_is_a_pipe_or_a_link_is_written_through(tmp_path):
+    from banyan.files import write_text
+
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+    write_text("/dev/null", "nothing")
+    assert not Path("/dev/null").is_file()

@@ -18,11 +18,11 @@ import pytest
 
 from banyan import encoding
 from banyan.config import Config
-from banyan.corpus import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
 from banyan.reference import Functions
+from banyan.report import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.tokenizer import Tokenizer
 
 LINES = ["the cat sat on a mat", "", "a dog slept", "   ", "the cat sat", "naïve 日本 😀", 'quo"te \\ and\ttab', "end"]

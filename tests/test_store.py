@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from banyan import files
 from banyan import store as module
-from banyan.corpus import EMPTY, Corpus, Report
+from banyan.corpus import Corpus
 from banyan.errors import BanyanError
+from banyan.report import EMPTY, Report
 from banyan.store import Store, shuffled_batches
 
 LIMITS = {"min_pieces": 2, "max_pieces": 6}

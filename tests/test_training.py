@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(corpus, tmp_p
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(corpus, tmp_path / name, epochs=1, seed=seed, **SMALL)
     assert digest(tmp_path / "a") == digest(tmp_path / "b") != digest(tmp_path / "c")
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
 
 
 def test_a_corpus_of_ten_lines_trains(tmp_path):
@@ -260,8 +262,75 @@ def test_resuming_with_other_settings_or_another_corpus_is_refused(corpus, tmp_p
         train(corpus, tmp_path / "out", resume=True, epochs=1, lr=0.5, **SMALL)
     other = tmp_path / "other.txt"
     other.write_text("\n".join(lines(100, 5)), encoding="utf-8")
-    with pytest.raises(BanyanError, match=r"the corpus of the run in .* has changed"):
+    with pytest.raises(BanyanError, match=r"the text of the run in .* has changed"):
         train(other, tmp_path / "out", resume=True, epochs=1, **SMALL)
+
+
+def test_nothing_is_lost_to_a_command_that_fails(trained, corpus, tmp_path):
+    def files():
+        return {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+
+    shutil.copytree(trained, tmp_path / "out")
+    before = files()
+    for wrong in (
+        {"corpus": tmp_path / "missing.txt"},
+        {"dim": 63},
+        {"init": tmp_path / "out"},
+        {"tokenizer": tmp_path / "missing.json"},
+        {"pairs": tmp_path / "missing.tsv"},
+        {"dev": tmp_path / "missing.txt"},
+    ):
+        with pytest.raises(BanyanError):
+            train(**{"corpus": corpus, "out": tmp_path / "out", "overwrite": True, **SMALL, **wrong})
+        assert files() == before, wrong
+
+
+def test_a_model_without_its_run_is_neither_overwritten_nor_resumed(trained, corpus, tmp_path):
+    shutil.copytree(trained, tmp_path / "out", ignore=shutil.ignore_patterns("training"))
+    with pytest.raises(BanyanError, match="holds a finished model"):
+        train(corpus, tmp_path / "out", **SMALL)
+    with pytest.raises(BanyanError, match="a model without the run that made it"):
+        train(corpus, tmp_path / "out", resume=True, **SMALL)
+
+
+def test_a_folder_of_something_else_is_left_alone(corpus, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(BanyanError, match=r"holds a README\.md that is no Banyan model's"):
+            train(corpus, tmp_path, overwrite=overwrite, **SMALL)
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_a_resumed_run_needs_nothing_repeated(corpus, tmp_path):
+    (tmp_path / "dev.txt").write_text("\n".join(lines(20, 9)), encoding="utf-8")
+    settings = {**SMALL, "dev": tmp_path / "dev.txt", "lr": 2e-3}
+    train(corpus, tmp_path / "out", epochs=1, **settings)
+    train(corpus, tmp_path / "out", resume=True, epochs=2, quiet=True)
+    train(corpus, tmp_path / "whole", epochs=2, **settings)
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+    with pytest.raises(BanyanError, match=r"dev was .* and is now"):
+        train(corpus, tmp_path / "out", resume=True, dev=corpus, quiet=True)
+    with pytest.raises(BanyanError, match="has had 2 epochs already"):
+        train(corpus, tmp_path / "out", resume=True, epochs=1, quiet=True)
+
+
+def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
+    train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    hold = "import sys; from pathlib import Path; from banyan.files import locked\n"
+    hold += "with locked(Path(sys.argv[1]), ''): print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, tmp_path / "out/training/lock"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(BanyanError, match="another process is training into"):
+            train(corpus, tmp_path / "out", resume=True, quiet=True)
+        other.stdin.close()
+
+
+def test_what_a_model_to_start_from_fixes_cannot_be_changed(trained, corpus, tmp_path):
+    with pytest.raises(BanyanError, match="has dim = 16, which cannot be changed"):
+        train(corpus, tmp_path / "out", init=trained, dim=32, quiet=True)
+    with pytest.raises(BanyanError, match="leave --tokenizer out"):
+        train(corpus, tmp_path / "out", init=trained, tokenizer=trained / "tokenizer.json", quiet=True)
 
 
 def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):

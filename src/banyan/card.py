@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from banyan._version import __version__
 
 if TYPE_CHECKING:
-    from banyan.corpus import Report
     from banyan.encoder import Banyan
+    from banyan.report import Report
 
 _CARD = """\
 ---
@@ -64,11 +64,11 @@ def model_card(model: Banyan, report: Report, metrics: Path) -> str:
             f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
             f"embedding, {output:,} in the output layer (training only)."
         ),
-        scores=_scores(metrics),
+        scores=_scores(metrics, config.candidates),
     )
 
 
-def _scores(metrics: Path) -> str:
+def _scores(metrics: Path, candidates: str) -> str:
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     last = next((row for row in reversed(rows) if "finished_epoch" in row), None)
     if last is None:
@@ -79,4 +79,6 @@ def _scores(metrics: Path) -> str:
         "pairs_spearman": "Spearman × 100 on the pair file that was given",
     }
     lines = [f"- {told}: {last[name]:.4f}" for name, told in names.items() if name in last]
+    if candidates == "batch":
+        lines.append("\nA leaf was told apart from the tokens of its own batch, so a loss depends on the batch's size.")
     return f"After epoch {last['finished_epoch']}:\n" + "\n".join(lines)

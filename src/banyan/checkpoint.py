@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from banyan import files
-from banyan.config import FORMAT, Config
+from banyan.config import Config, check_format
 from banyan.errors import BanyanError
 
 if TYPE_CHECKING:
@@ -57,13 +57,12 @@ def load(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer) -> Pr
     try:
         with safe_open(path, "pt") as file, torch.no_grad():
             state = json.loads(file.metadata()["banyan"])
-            if int(state["format"]) > FORMAT:
-                raise BanyanError(f"{path} was written by banyan {state['banyan_version']}: upgrade banyan-embed")
+            check_format(state, path)
             for name, parameter in model.named_parameters():
                 parameter.copy_(file.get_tensor(f"model.{name}"))
                 keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in file.keys()]  # noqa: SIM118
                 if keys:
                     optimiser.state[parameter] = {key: file.get_tensor(f"{key}.{name}") for key in keys}
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
-        raise BanyanError(f"cannot resume from {path}: {error}") from None
+        raise BanyanError(f"cannot resume from {path}: {error}; --overwrite starts again") from None
     return Progress(**state["progress"])

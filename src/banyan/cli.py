@@ -36,6 +36,8 @@ _OF_TRAINING = ("torch", "matplotlib")  # the packages of the extra
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code. BANYAN_DEBUG=1 shows the traceback of an error."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no └ still shows the words
     try:
@@ -71,13 +73,10 @@ def _failed(error: BaseException, told: str, code: int) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from banyan.training import Interrupted, train
+    from banyan.training import train
 
     values = {name: value for name, value in vars(options).items() if name not in ("command", "parser")}
-    try:
-        train(values.pop("corpus"), values.pop("out"), **values)
-    except Interrupted as error:
-        raise KeyboardInterrupt(str(error)) from None
+    train(values.pop("corpus"), values.pop("out"), **values)
 
 
 def _encode(options: argparse.Namespace) -> None:
@@ -218,7 +217,7 @@ def _training_text(card: Path) -> dict[str, str]:
 
 def _last_epoch(metrics: Path) -> dict[str, Any]:
     lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
-    return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line), {})
+    return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line and line[-1] == "}"), {})
 
 
 def _shown(value: object) -> str:
@@ -334,7 +333,7 @@ def _train_arguments(parser: _Parser) -> None:
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=_SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="the model's folder")
     presets = f"where the settings start from: {', '.join(PRESETS)} (default: paper)"
-    parser.add_argument("--preset", default="paper", help=presets)
+    parser.add_argument("--preset", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "model", "training", "run")}
     _text_arguments(groups["text"])
     parser.set_defaults(layout="auto")

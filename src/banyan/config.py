@@ -68,14 +68,16 @@ class Config:
             raise BanyanError(f"dropout must be in [0, 1), not {self.dropout}")
         if not 0 < self.lr < float("inf"):
             raise BanyanError(f"lr must be a positive number, not {self.lr}")
-        if self.seed < 0:
-            raise BanyanError(f"seed must not be negative, not {self.seed}")
+        if not 0 <= self.seed < 2**63:
+            raise BanyanError(f"seed must be between 0 and 2**63 - 1, not {self.seed}")
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise BanyanError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
 
     @classmethod
-    def from_preset(cls, preset: str = "paper", **overrides: Any) -> Config:
+    def from_preset(cls, preset: str | None = None, **overrides: Any) -> Config:
+        """A preset (without a name: the default one) with some settings changed."""
+        preset = preset or DEFAULT_PRESET
         if preset not in PRESETS:
             raise BanyanError(f"there is no preset {preset!r}; the presets are {', '.join(PRESETS)}")
         names = [field.name for field in dataclasses.fields(cls)]
@@ -106,16 +108,21 @@ class Config:
             raise BanyanError(f"cannot read {path}: {error}") from None
         if not isinstance(values, dict) or values.get("model_type") != "banyan":
             raise BanyanError(f"{path} is not the configuration of a Banyan model")
-        if int(values.get("format", 0)) > FORMAT:
-            raise BanyanError(
-                f"{path} was written by banyan {values.get('banyan_version')} in format {values['format']}; "
-                f"this is banyan {__version__}, which reads up to format {FORMAT}: upgrade banyan-embed"
-            )
+        check_format(values, path)
         known = {field.name for field in dataclasses.fields(cls)}
         try:
             return cls(**{name: value for name, value in values.items() if name in known})
         except BanyanError as error:
             raise BanyanError(f"{path}: {error}") from None
+
+
+def check_format(head: dict[str, Any], path: str | Path) -> None:
+    """An error if the file, which says this of itself, is newer than this program."""
+    if str(head.get("format", FORMAT)) not in map(str, range(FORMAT + 1)):
+        raise BanyanError(
+            f"{path} was written by banyan {head.get('banyan_version')} in format {head['format']}; "
+            f"this is banyan {__version__}, which reads up to format {FORMAT}: upgrade banyan-embed"
+        )
 
 
 CHOICES = {
@@ -124,6 +131,7 @@ CHOICES = {
     "candidates": ("all", "batch"),
 }
 
+DEFAULT_PRESET = "paper"
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +37,12 @@ class Display:
     def __init__(self, quiet: bool = False) -> None:
         from rich.console import Console
 
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        class QuietOnceUnread(Console):
+            def on_broken_pipe(self) -> None:
+                """Nobody reads on: the work goes on in silence. (rich would end the program.)"""
+                self.quiet = True
+
+        self.console = QuietOnceUnread(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal and not quiet
 
     def note(self, text: str) -> None:
@@ -114,8 +118,3 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h {minutes:02}m"
     return f"{minutes}m {seconds:02}s" if minutes else f"{seconds}s"
-
-
-def is_interactive() -> bool:
-    """A person can read what we print and type an answer."""
-    return sys.stdin.isatty() and sys.stdout.isatty()

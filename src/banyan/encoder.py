@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from banyan import threads
-from banyan.config import Config
+from banyan.config import Config, check_format
 from banyan.errors import BanyanError
 from banyan.graph import Forest, check_ragged, disentangled, from_merges
 from banyan.reference import Functions
@@ -63,8 +65,9 @@ class Banyan:
 
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / SETTINGS).unlink(missing_ok=True)  # written last: without it a folder is no model
         with files.atomic(folder / WEIGHTS) as temporary:
-            save_file(self.weights, temporary, metadata=self.config.head())
+            save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         files.write_text(folder / SETTINGS, self.config.to_json())
 
@@ -111,11 +114,10 @@ class Banyan:
 
     def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
         """Embeddings of texts that are tokens already: ragged (tokens [T], offsets [n+1])."""
-        tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
-        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
-            raise BanyanError(f"offsets must rise from 0 to the number of tokens ({len(tokens)})")
-        if len(tokens) and not (tokens.min() >= 0 and tokens.max() < len(self.embedding)):
+        tokens = np.asarray(tokens)
+        if tokens.size and not (tokens.min() >= 0 and tokens.max() < len(self.embedding)):
             raise BanyanError(f"tokens must be between 0 and {len(self.embedding) - 1}")
+        tokens, offsets = check_ragged(tokens, offsets, empty=True)
         out = np.zeros((len(offsets) - 1, self.dim), np.float32)
         self._encode_ragged(tokens, offsets, out)
         return _normalize(out) if normalize else out
@@ -146,6 +148,7 @@ class Banyan:
     def parse(self, text: str) -> Tree:
         """The tree that the model induces over a text, with the embedding of every phrase."""
         _all_strings([text])
+        text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # a lone surrogate is no character, and no file can hold it
         tokens, spans = self.tokenizer.encode_with_offsets(text)
         return self._tree(text, tokens, spans, self._induced(tokens))
 
@@ -221,11 +224,12 @@ class Banyan:
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
     """Every tensor of a weights file, checked against the settings beside it."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors import SafetensorError, safe_open
 
     try:
-        weights = load_file(path)
+        with safe_open(path, "np") as file:
+            check_format(json.loads((file.metadata() or {}).get("banyan", "{}")), path)
+            weights = {name: file.get_tensor(name).astype(np.float32, copy=False) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     expected = {"embedding": (vocab_size, config.dim), **dict.fromkeys(Functions._fields, (config.width,))}

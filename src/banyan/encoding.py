@@ -24,8 +24,9 @@ import numpy as np
 
 from banyan import files
 from banyan._version import __version__
-from banyan.corpus import Corpus, Report
+from banyan.corpus import Corpus
 from banyan.errors import BanyanError
+from banyan.report import Report
 
 if TYPE_CHECKING:
     from banyan.display import Display, Meter
@@ -301,8 +302,7 @@ class _Partial:
     def append(self, texts: list[str], vectors: np.ndarray) -> None:
         block = self.form.block(texts, vectors)
         self.file.write(block)
-        self.rows += len(texts)
-        self.bytes += len(block)
+        self.rows, self.bytes = self.rows + len(texts), self.bytes + len(block)  # at once: Ctrl-C may come between
         if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
             self._save()
 

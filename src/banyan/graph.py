@@ -65,13 +65,16 @@ class Graph:
         return np.bincount(self.children.ravel(), minlength=self.n_nodes).astype(np.int32)
 
 
-def check_ragged(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The batch as int32 tokens and int64 offsets, or a sentence about what is wrong with it."""
+def check_ragged(tokens: np.ndarray, offsets: np.ndarray, empty: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The batch as int32 tokens and int64 offsets, or a sentence about what is wrong with it. A sentence without
+    tokens is wrong unless `empty` allows it."""
     tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
-    if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
-        raise BanyanError(f"offsets must run from 0 to the number of tokens ({len(tokens)})")
+    if tokens.ndim != 1 or offsets.ndim != 1:
+        raise BanyanError("tokens and offsets must be one row of numbers each")
     lengths = np.diff(offsets)
-    if (lengths < 1).any():
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens) or (lengths < 0).any():
+        raise BanyanError(f"offsets must rise from 0 to the number of tokens ({len(tokens)})")
+    if not empty and (lengths < 1).any():
         raise BanyanError(f"sentence {int(np.argmin(lengths))} of the batch has no tokens, so it has no tree")
     return tokens, offsets
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from banyan import files
 from banyan._version import __version__
-from banyan.corpus import Report
 from banyan.errors import BanyanError
+from banyan.report import Report
 
 FORMAT = 1  # raised when an older program could not read the store
 BLOCK = 20_000  # sentences tokenised between two records of progress

@@ -34,7 +34,7 @@ from banyan.errors import BanyanError
 from banyan.files import write_text
 
 if TYPE_CHECKING:
-    from banyan.backends._text import Fast
+    from banyan.backends._fast import Fast
 
 START = "▁"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -170,7 +170,7 @@ class Tokenizer:
         odd = np.flatnonzero(counts < 0)
         if not len(odd):
             return ids, counts
-        from banyan.backends._text import splice
+        from banyan.backends._fast import splice
 
         return splice(ids, counts, odd, *self._by_the_library([encoded[text] for text in odd])), counts
 
@@ -311,7 +311,7 @@ def _is_plain(model: dict[str, Any]) -> bool:
 
 
 def _make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Fast:
-    from banyan.backends import _text  # here, because importing Numba takes its time
+    from banyan.backends import _fast, _text  # here, because importing Numba takes its time
 
     def marked(kind: str) -> Callable[[str], str]:
         return normalizers.Replace(Regex(kind), "_").normalize_str
@@ -322,7 +322,7 @@ def _make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any)
         _text.MARK: marked(f"[{MARKS}]"),
         _text.SPACE: marked(WHITE),
     }
-    return _text.Fast(pieces, normalizers.Sequence(_character_steps(*settings)).normalize_str, kinds, **model)
+    return _fast.Fast(pieces, normalizers.Sequence(_character_steps(*settings)).normalize_str, kinds, **model)
 
 
 def _apart(pieces: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -472,7 +472,7 @@ def _train_bpe(counts: dict[str, int], alphabet: set[str], size: int, show_progr
 
 def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool) -> models.Unigram:
     """Three times as many pieces as wanted come from BPE; those that matter least go, a quarter at a time."""
-    from banyan.backends._text import Unigram
+    from banyan.backends._unigram import Unigram
 
     size -= len(BYTES)
     seeds, _ = _merges(counts, alphabet, 3 * size, show_progress)

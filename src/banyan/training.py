@@ -25,21 +25,21 @@ from banyan.checkpoint import Progress
 from banyan.config import Config
 from banyan.corpus import Corpus
 from banyan.display import COMPILING, Display, Meter, duration
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan, load_weights
+from banyan.encoder import TOKENIZER, WEIGHTS, Banyan, load_weights
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs, read_pairs, spearman
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
 from banyan.reference import Dropout
+from banyan.runfolder import CARD, LOSS, METRICS, Given, RunFolder
 from banyan.store import Store, shuffled_batches
+from banyan.textfile import kind
 from banyan.tokenizer import Tokenizer
 
-METRICS = "metrics.jsonl"
-RUN = "run.json"  # the settings of a run that has begun
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """The user asked to stop, and the run was saved."""
 
 
@@ -47,7 +47,7 @@ def train(
     corpus: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    preset: str = "paper",
+    preset: str | None = None,
     column: str | None = None,
     layout: str = "auto",
     dev: str | Path | None = None,
@@ -61,39 +61,46 @@ def train(
     quiet: bool = False,
     **overrides: Any,
 ) -> Banyan:
-    """Train a model on a corpus and write it to the folder `out`.
+    """Train a model on a corpus and write it to the folder `out`. Without a preset, that is `paper`.
 
     corpus: files, folders, globs, "-" or hf:name, as Corpus reads them (`column`, `layout`).
     dev: held-out text for the loss after each epoch; without it, 1% of the corpus is held out.
     pairs: two sentences and a score a line; their correlation is shown after each epoch.
     tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
     init: a finished model whose tokenizer and weights to start from.
-    resume: go on where an interrupted run of the same settings stopped (or start, if none did).
+    resume: go on where an interrupted run stopped (or start, if there is none), with its settings; epochs may be more.
+    overwrite: start again where `out` holds a model or a run.
     overrides: any setting of Config.
     """
-    out = Path(out)
     display = Display(quiet)
-    work = _work_folder(out, resume, overwrite)
-    config = _settled_config(work, preset, overrides, init, resume)
-    text = Corpus(corpus, column=column, layout=layout, spool=work)
-    dev_text = Corpus(dev, layout=layout, spool=work) if dev else None
-    scored = read_pairs(pairs) if pairs else None
-    files.write_text(work / RUN, config.to_json())  # from here on there is a run
+    folder = RunFolder(Path(out))
+    folder.refuse_to_lose(resume, overwrite)
+    given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
+    config, given = folder.settle(preset, overrides, given, resume)
 
-    torch.set_num_threads(threads.available())
-    display.note(text.layout_reason)
-    pieces = _tokenizer(work, text, config, tokenizer, init, display)
-    store = _store(work / "store", text, pieces, config, display)
-    display.note(store.report.summary())
-    dev_store = _store(work / "dev", dev_text, pieces, config, display) if dev_text else None
+    # Whatever may be wrong with what was given is found before anything is changed.
+    text = Corpus(corpus, column=column, layout=layout, spool=folder.work)
+    dev_text = _dev_text(given.dev, column, layout, folder.work) if given.dev else None
+    scored = read_pairs(given.pairs) if given.pairs else None
+    own = folder.work / TOKENIZER
+    begun = resume and own.exists()
+    made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
+    weights = load_weights(Path(given.init) / WEIGHTS, config, made.vocab_size) if given.init and made else {}
 
-    model = BanyanModel(config, pieces.vocab_size)
-    if init:
-        _copy_weights(model, Path(init))
-    run = Run(out, model, pieces, store, dev_store, scored, display)
-    with closing(run.metrics):
-        run.go(checkpoint_seconds, tensorboard)
-        return run.finish()
+    with folder.begin(config, given, resume), _all_threads():
+        display.note(text.layout_reason)
+        pieces = made or _made_tokenizer(text, config, display)
+        if not begun:
+            pieces.save(own)
+        display.note(f"vocabulary of {pieces.vocab_size:,} pieces")
+        store = _store(folder.work / "store", text, pieces, config, display)
+        display.note(store.report.summary())
+        dev_store = _store(folder.work / "dev", dev_text, pieces, config, display) if dev_text else None
+        run = Run(folder, BanyanModel(config, pieces.vocab_size), pieces, store, dev_store, scored, display)
+        run.start_from(weights)
+        with closing(run.metrics):
+            run.go(checkpoint_seconds, tensorboard)
+            return run.finish()
 
 
 class Run:
@@ -101,7 +108,7 @@ class Run:
 
     def __init__(
         self,
-        out: Path,
+        folder: RunFolder,
         model: BanyanModel,
         tokenizer: Tokenizer,
         store: Store,
@@ -109,20 +116,30 @@ class Run:
         pairs: Pairs | None,
         display: Display,
     ) -> None:
-        self.out, self.config, self.model, self.tokenizer = out, model.config, model, tokenizer
+        self.folder, self.out = folder, folder.out
+        self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs = display, pairs
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed)
         self.optimiser = torch.optim.Adam(model.parameters(), lr=self.config.lr, fused=True)
-        self.checkpoint = out / "training" / "checkpoint.safetensors"
-        self.progress = Progress(data=store.fingerprint)
-        if self.checkpoint.exists():
-            self.progress = checkpoint.load(self.checkpoint, model, self.optimiser)
-            if self.progress.data != store.fingerprint:
-                raise BanyanError(f"the corpus of the run in {out} has changed: --overwrite starts again with it")
-            self.display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
-        self.metrics = _Metrics(out / METRICS, self.progress.metrics_bytes)
+        data = store.fingerprint + (dev.fingerprint if dev else "")
+        self.progress = Progress(data=data)
+        if folder.checkpoint.exists():
+            self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
+            if self.progress.data != data:
+                raise BanyanError(f"the text of the run in {self.out} has changed: --overwrite starts again with it")
+            if self.progress.epoch > self.config.epochs:
+                raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
+            display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
+        self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes)
         self.report = store.report
         self.seconds = 0.0
+
+    def start_from(self, weights: dict[str, np.ndarray]) -> None:
+        """Take the weights of a finished model, unless the run is under way already."""
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if name in weights and self.progress.step == 0:
+                    parameter.copy_(torch.from_numpy(weights[name]))
 
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """All epochs that are left."""
@@ -175,16 +192,15 @@ class Run:
         dropout = Dropout(self.config.dropout, self.config.seed, self.progress.step)
         graph = self.model.structure(tokens, offsets, dropout)
         loss = reconstruction(self.model, self.model(graph, dropout))
+        value = loss.item()
+        if not math.isfinite(value):
+            raise self._diverged(f"the loss became {value}")
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
         self.progress.step += 1
         self.progress.batch += 1
-        self.progress.loss_sum += (value := loss.item())
-        if not math.isfinite(value):
-            raise BanyanError(
-                f"the loss became {value} at step {self.progress.step}; the last checkpoint is kept: try a lower lr"
-            )
+        self.progress.loss_sum += value
         return {
             "step": self.progress.step,
             "epoch": self.progress.epoch + 1,
@@ -194,6 +210,9 @@ class Run:
             "nodes": graph.n_nodes,
             "plain_nodes": 2 * len(tokens) - (len(offsets) - 1),
         }
+
+    def _diverged(self, what: str) -> BanyanError:
+        return BanyanError(f"{what} at step {self.progress.step + 1}: --overwrite starts again; try a lower lr")
 
     def _end_of_epoch(self, board: Any) -> None:
         metrics: dict[str, Any] = {
@@ -212,7 +231,7 @@ class Run:
         if self.progress.epoch < self.config.epochs and time.monotonic() - self.saved < 5:
             return  # an epoch of a few seconds is not worth a checkpoint
         self._save()
-        plots.loss_curve(self.out / METRICS, self.out / "loss.png")
+        plots.loss_curve(self.out / METRICS, self.out / LOSS)
 
     @torch.no_grad()
     def _dev_loss(self) -> float:
@@ -232,8 +251,10 @@ class Run:
                 board.add_scalar(name, value, metrics["step"])
 
     def _save(self) -> None:
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise self._diverged("a weight became infinite or not a number")
         self.metrics.sync()
-        checkpoint.save(self.checkpoint, self.model, self.optimiser, self.progress)
+        checkpoint.save(self.folder.checkpoint, self.model, self.optimiser, self.progress)
         self.saved = time.monotonic()
 
     def banyan(self) -> Banyan:
@@ -245,9 +266,9 @@ class Run:
         """Write the result folder."""
         self.metrics.sync()
         model = self.banyan()
-        plots.loss_curve(self.out / METRICS, self.out / "loss.png")
         model.save_pretrained(self.out)
-        files.write_text(self.out / "README.md", card.model_card(model, self.report, self.out / METRICS))
+        plots.loss_curve(self.out / METRICS, self.out / LOSS)
+        files.write_text(self.out / CARD, card.model_card(model, self.report, self.out / METRICS))
         size = (self.out / WEIGHTS).stat().st_size / 1e6
         self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
         return model
@@ -259,7 +280,7 @@ class _Metrics:
     def __init__(self, path: Path, length: int) -> None:
         path.touch()
         if path.stat().st_size < length:
-            raise BanyanError(f"{path} is shorter than when the checkpoint was saved; it cannot be continued")
+            raise BanyanError(f"{path} is shorter than at the last checkpoint; --overwrite starts again")
         os.truncate(path, length)
         self.file = path.open("a", encoding="utf-8")
         self.length = length
@@ -278,63 +299,24 @@ class _Metrics:
         self.file.close()
 
 
-def _work_folder(out: Path, resume: bool, overwrite: bool) -> Path:
-    """out/training, where the run keeps what only the run needs; or an error where something is in the way."""
-    work = out / "training"
-    if out.exists() and not out.is_dir():
-        raise BanyanError(f"{out} is a file; --out names a folder")
-    if not resume:
-        if (work / RUN).exists() and not overwrite:
-            state = "a finished model" if (out / WEIGHTS).exists() else "an unfinished run"
-            raise BanyanError(f"{out} holds {state}: --resume goes on with it, --overwrite starts again")
-        stale = (work / RUN, work / "checkpoint.safetensors", work / TOKENIZER, out / METRICS, out / WEIGHTS)
-        for path in stale:
-            path.unlink(missing_ok=True)
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BanyanError(f"cannot make the folder {work}: {error.strerror}") from None
-    for leftover in work.glob(".*.tmp"):  # of a run that was killed while writing
-        leftover.unlink()
-    return work
+def _dev_text(dev: str, column: str | None, layout: str, spool: Path) -> Corpus:
+    """The held-out text; the column is meant for it too if it is a table."""
+    is_text = kind(Path(dev)) in ("text", None)
+    return Corpus(dev, column=None if is_text else column, layout=layout, spool=spool)
 
 
-def _settled_config(
-    work: Path, preset: str, overrides: dict[str, Any], init: str | Path | None, resume: bool
-) -> Config:
-    """The settings of the run; a resumed one must ask for the same, except that it may ask for more epochs."""
-    if init:
-        found = Config.from_file(Path(init) / SETTINGS).to_dict()
-        overrides = {**{name: found[name] for name in ("dim", "channels", "lowercase", "zero_digits")}, **overrides}
-    config = Config.from_preset(preset, **overrides)
-    if resume and (work / RUN).exists():
-        old = Config.from_file(work / RUN).to_dict()
-        new = config.to_dict()
-        changed = [name for name in new if new[name] != old[name] and name != "epochs"]
-        if changed:
-            told = ", ".join(f"{name} was {old[name]!r} and is now {new[name]!r}" for name in changed)
-            raise BanyanError(f"the run in {work.parent} cannot be resumed with other settings: {told}")
-    return config
+def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
+    """The one that was asked for, or that of the model to start from."""
+    source = Path(given.init) / TOKENIZER if given.init else given.tokenizer
+    if source is None:
+        return None
+    return Tokenizer.from_file(source, lowercase=config.lowercase, zero_digits=config.zero_digits)
 
 
-def _tokenizer(
-    work: Path,
-    corpus: Corpus,
-    config: Config,
-    given: str | Path | None,
-    init: str | Path | None,
-    display: Display,
-) -> Tokenizer:
-    """The run's own tokenizer: the one it had, the one given, or a new one made of the corpus."""
-    path = work / TOKENIZER
-    if path.exists():
-        return Tokenizer.from_file(path)
-    if init or given:
-        source = Path(init) / TOKENIZER if init else Path(str(given))
-        tokenizer = Tokenizer.from_file(source, lowercase=config.lowercase, zero_digits=config.zero_digits)
-    else:
-        display.note(f"making a {config.pieces} vocabulary of the corpus")
-        tokenizer = Tokenizer.train(
+def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokenizer:
+    display.note(f"making a {config.pieces} vocabulary of the corpus")
+    with display.patience(COMPILING, 15):
+        return Tokenizer.train(
             corpus,
             kind=config.pieces,
             vocab_size=config.vocab_size,
@@ -342,9 +324,6 @@ def _tokenizer(
             zero_digits=config.zero_digits,
             show_progress=display.live,
         )
-    tokenizer.save(path)
-    display.note(f"vocabulary of {tokenizer.vocab_size:,} pieces")
-    return tokenizer
 
 
 def _store(folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
@@ -372,12 +351,15 @@ def _parts(store: Store, dev: Store | None, seed: int) -> tuple[Part, Part | Non
     return (store, kept), (store, out) if held_out else None
 
 
-def _copy_weights(model: BanyanModel, folder: Path) -> None:
-    weights = load_weights(folder / WEIGHTS, model.config, len(model.embedding))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in weights:
-                parameter.copy_(torch.from_numpy(weights[name]))
+@contextmanager
+def _all_threads() -> Iterator[None]:
+    """Let torch use as many threads as our kernels do."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads.available())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

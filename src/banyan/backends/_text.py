@@ -13,11 +13,7 @@ time.
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from threading import Lock
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,8 +49,7 @@ WINDOW = 4096  # characters normalised and cut before pieces are made of them
 _END = -(2**31)  # after each spelling
 _EMPTY = -1
 _NEVER = 2**31 - 1  # the rank of a pair that does not merge
-_UNKNOWN = -10.0  # `tokenizers` gives an unknown character the lowest score, less ten
-_SEED, _SPREAD, _HALF = U(0x243F6A8885A308D3), U(0x9E3779B97F4A7C15), U(32)
+SEED, _SPREAD, _HALF = U(0x243F6A8885A308D3), U(0x9E3779B97F4A7C15), U(32)
 
 
 class Tables(NamedTuple):
@@ -125,9 +120,9 @@ def hash_words(spellings, starts, sizes, slots):
     for piece in range(len(sizes)):
         if sizes[piece] == 0:
             continue
-        key = _SEED
+        key = SEED
         for at in range(starts[piece], starts[piece] + sizes[piece]):
-            key = _extend(key, spellings[at])
+            key = extend(key, spellings[at])
         slot = _fold(key, slots)
         while table[slot, 1] != _EMPTY:
             slot = (slot + 1) & (slots - 1)
@@ -137,13 +132,13 @@ def hash_words(spellings, starts, sizes, slots):
 
 
 @njit(cache=True, nogil=True)
-def _extend(key, value):
+def extend(key, value):
     """The hash of a chunk with one character more."""
     return (key ^ U(np.uint32(value))) * _SPREAD
 
 
 @njit(cache=True, nogil=True)
-def _find(values, start, stop, key, words, spellings):
+def find(values, start, stop, key, words, spellings):
     """The piece that is values[start:stop], or -1."""
     size = stop - start
     slot = _fold(key, len(words))
@@ -157,6 +152,23 @@ def _find(values, start, stop, key, words, spellings):
                 return words[U(slot), 1] & 0xFFFFFFFF
         slot = (slot + 1) & (len(words) - 1)
     return np.int64(-1)
+
+
+def spell_out(pieces: Sequence[str], value: Callable[[str], int]) -> tuple[Ints, Longs, Longs]:
+    """The characters' values of all pieces, where those of each begin and how many they are."""
+    sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
+    used, where = np.unique(codes, return_inverse=True)
+    values = np.array([value(chr(code)) for code in used.tolist()], np.int32)
+    begins = np.cumsum(sizes) - sizes
+    starts = begins + np.arange(len(sizes))
+    spellings = np.full(len(codes) + len(sizes), _END, np.int32)
+    spellings[np.arange(len(codes)) + np.repeat(starts - begins, sizes)] = values[where]
+    return spellings, starts, sizes
+
+
+def slots_for(entries: int) -> int:
+    return 1 << (2 * entries + 1).bit_length()
 
 
 # From characters to pieces.
@@ -225,11 +237,11 @@ def _split(values, start, stop, tables, symbols):
     origin = np.empty(size + 1, np.int32)
     best[0] = 0.0
     for at in range(size):
-        key = _SEED
+        key = SEED
         known = False
         for end in range(at + 1, min(at + tables.reach, size) + 1):
-            key = _extend(key, values[start + end - 1])
-            found = _find(values, start + at, start + end, key, tables.lexicon, tables.spellings)
+            key = extend(key, values[start + end - 1])
+            found = find(values, start + at, start + end, key, tables.lexicon, tables.spellings)
             if found >= 0 and best[at] + tables.scores[found] > best[end]:
                 best[end], piece[end], origin[end] = best[at] + tables.scores[found], found, at
             known |= found >= 0 and end == at + 1
@@ -314,7 +326,7 @@ def _take(here, values, keys, starts, size, chunks, state, last, key):
     value = np.int32(here)
     begins = (_BEGINS >> (state << 3 | kind) & 1) | np.int64((kind == OTHER) & (state == OTHER) & (value != last))
     kept = np.int64((kind | state) != SPACE)
-    key = _extend(_SEED if begins else key, value)
+    key = extend(SEED if begins else key, value)
     values[U(size)] = value
     keys[U(size)] = key
     starts[U(chunks)] = size
@@ -331,7 +343,7 @@ def _read(data, at, stop, code, before, tables, window, missing):
     """
     values, keys, starts = window
     pages, entries, expansions, composites = tables.pages, tables.entries, tables.expansions, tables.composites
-    size, chunks, state, last, key = 0, 0, np.int64(OTHER), np.int32(0), _SEED
+    size, chunks, state, last, key = 0, 0, np.int64(OTHER), np.int32(0), SEED
     here = entries[0x20]
     fine = True
     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
@@ -380,7 +392,7 @@ def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
         return -1
     for chunk in range(chunks):
         start, stop = starts[U(chunk)], starts[U(chunk + 1)]
-        piece = _find(values, start, stop, keys[U(stop - 1)], words, spellings)
+        piece = find(values, start, stop, keys[U(stop - 1)], words, spellings)
         if piece >= 0:
             tokens[U(written)] = piece
             written += 1
@@ -403,7 +415,7 @@ def _write_split(window, chunks, tables, symbols, tokens, written):
         return -1
     for chunk in range(chunks):
         start, stop = starts[chunk], starts[chunk + 1]
-        piece = _find(values, start, stop, keys[stop - 1], tables.words, tables.spellings)
+        piece = find(values, start, stop, keys[stop - 1], tables.words, tables.spellings)
         if piece >= 0:
             tokens[written] = piece
             written += 1
@@ -476,9 +488,9 @@ def tally(chunks):
     counts = np.zeros(slots, np.int64)
     used = number = start = np.int64(0)
     for stop in np.flatnonzero(chunks == 10):
-        key = _SEED
+        key = SEED
         for at in range(start, stop):
-            key = _extend(key, chunks[at])
+            key = extend(key, chunks[at])
         slot = _fold(key, slots)
         while table[slot] != _EMPTY:
             begin = begins[table[slot]]
@@ -497,246 +509,3 @@ def tally(chunks):
         counts[table[slot]] += 1
         start = stop + 1
     return distinct[:used].copy(), counts[:number].copy()
-
-
-class Fast:
-    """One tokenizer's tables, and the encoding of a block of sentences with them.
-
-    `normalize` and `kinds` are calls into `tokenizers`: what a code point becomes, and (for LETTER, NUMBER, MARK and
-    SPACE) a text with "_" for each character of that kind. Pages of the table of code points are filled when first
-    seen; each filling makes new tables, so that kernels running in other threads go on with the old ones undisturbed.
-    """
-
-    def __init__(
-        self,
-        pieces: Sequence[str],
-        normalize: Callable[[str], str],
-        kinds: dict[int, Callable[[str], str]],
-        merges: Sequence[tuple[str, str]] = (),
-        scores: Sequence[float] = (),
-    ) -> None:
-        ids = self._ids = {piece: id for id, piece in enumerate(pieces)}
-        self._normalize = normalize
-        self._kinds = kinds
-        self._lock = Lock()
-        left = np.array([ids[left] for left, _ in merges], np.int64)
-        right = np.array([ids[right] for _, right in merges], np.int64)
-        spellings, starts, sizes = spell_out(pieces, self._value)
-        slots = _slots(len(pieces))
-        none = np.empty(0, np.int64)
-        tables = Tables(
-            pages=np.full(0x110000 // PAGE, -1, np.int32),
-            entries=none,
-            expansions=none,
-            composites=_composites()[0],
-            words=np.empty((0, 2), np.int64),
-            spellings=spellings,
-            bytes=np.array([ids.get(f"<0x{byte:02X}>", 0) for byte in range(256)], np.int32),
-            merges=hash_merges(left, right, _slots(len(left))),
-            merged=np.array([ids[left + right] for left, right in merges], np.int32),
-            lexicon=hash_words(spellings, starts, sizes[: len(scores)], _slots(len(scores))),
-            scores=np.array(scores, np.float64),
-            unknown=min(scores, default=0.0) + _UNKNOWN,
-            reach=int(sizes.max(initial=0)),
-        )
-        alone = stand_alone(starts, sizes, tables)
-        self._tables = tables._replace(words=hash_words(spellings, starts, np.where(alone, sizes, 0), slots))
-        self._learn(range(0x80 // PAGE))
-
-    def _value(self, character: str) -> int:
-        return self._ids.get(character, -1 - ord(character))
-
-    def _learn(self, pages: Iterable[int]) -> None:
-        """Fill pages of the table of code points, all at one go because every call into `tokenizers` has its price."""
-        with self._lock:
-            tables = self._tables
-            index = tables.pages.copy()
-            new = [page for page in pages if index[page] < 0]
-            if not new:  # another thread was faster
-                return
-            index[new] = np.arange(len(new)) + len(tables.entries) // PAGE
-            codes = [chr(code) for page in new for code in range(page * PAGE, (page + 1) * PAGE)]
-            expansions = tables.expansions.tolist()
-            entries = self._entries(codes, expansions)
-            self._tables = tables._replace(
-                pages=index,
-                entries=np.concatenate([tables.entries, np.array(entries, np.int64)]),
-                expansions=np.array(expansions, np.int64),
-            )
-
-    def _entries(self, codes: list[str], expansions: list[int]) -> list[int]:
-        apart = "\ue000" if "\n" in codes else "\n"  # keeps its neighbours from composing, and is not one of them
-        becomes = self._normalize(apart.join(codes)).split(apart)
-        characters = sorted(set("".join(becomes)))
-        kind = dict.fromkeys(characters, OTHER)
-        for number, replace in self._kinds.items():
-            for character, replaced in zip(characters, replace("".join(characters)), strict=True):
-                if character != "_" and replaced == "_":
-                    kind[character] = number
-        return [self._entry(code, text, kind, expansions) for code, text in zip(codes, becomes, strict=True)]
-
-    def _entry(self, code: str, becomes: str, kind: dict[str, int], expansions: list[int]) -> int:
-        parts = unicodedata.normalize("NFKD", code)
-        ccc, last_ccc = unicodedata.combining(parts[0]), unicodedata.combining(parts[-1])
-        join = COMPOSING if parts[0] in _composites()[1] else ORDERED if ccc else FREE
-        jamo = "\u1161" <= parts[0] <= "\u1175" or "\u11a8" <= parts[0] <= "\u11c2"  # compose by rule, not by table
-        if unicodedata.category(code) == "Cn" or jamo or (join != FREE and parts != code):
-            return entry(0, ODD)
-        whole = parts == code or unicodedata.normalize("NFKC", code) == code
-        values = [self._value("▁" if kind[character] == SPACE else character) for character in becomes]
-        if len(becomes) == 1:
-            return entry(values[0], kind[becomes], 0, join, whole, ccc, last_ccc)
-        place = len(expansions)
-        expansions += [entry(value, kind[character]) for value, character in zip(values, becomes, strict=True)]
-        return entry(place, MANY, len(becomes), join, whole, ccc, last_ccc)
-
-    def encode(self, texts: Sequence[bytes], whole: bool = False) -> tuple[Ints, Longs]:
-        """Tokens of texts given in UTF-8, and how many for each: -1 for those that `tokenizers` has to do."""
-        data = np.frombuffer(b"".join(texts), np.uint8)
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        tokens = np.empty((1 + whole) * (len(data) + len(texts)) + 4 * LONGEST + 4 * WINDOW, np.int32)
-        counts = np.empty(len(texts), np.int64)
-        missing = np.zeros(0x110000 // PAGE, np.bool_)
-        written = encode(data, lengths, self._tables, whole, tokens, counts, missing)
-        tokens = tokens[:written].copy()
-        if missing.any():
-            self._learn(np.flatnonzero(missing).tolist())
-            again = np.flatnonzero(counts < 0)
-            tokens = splice(tokens, counts, again, *self.encode([texts[text] for text in again.tolist()], whole))
-        return tokens, counts
-
-
-def splice(tokens: Ints, counts: Longs, where: Longs, more: Ints, more_counts: Longs) -> Ints:
-    """Tokens with those of the texts `where` put in, which had none; their counts are filled in."""
-    places = np.cumsum(np.maximum(counts, 0))[where]
-    counts[where] = more_counts
-    return np.insert(tokens, np.repeat(places, np.maximum(more_counts, 0)), more)
-
-
-def spell_out(pieces: Sequence[str], value: Callable[[str], int]) -> tuple[Ints, Longs, Longs]:
-    """The characters' values of all pieces, where those of each begin and how many they are."""
-    sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
-    used, where = np.unique(codes, return_inverse=True)
-    values = np.array([value(chr(code)) for code in used.tolist()], np.int32)
-    begins = np.cumsum(sizes) - sizes
-    starts = begins + np.arange(len(sizes))
-    spellings = np.full(len(codes) + len(sizes), _END, np.int32)
-    spellings[np.arange(len(codes)) + np.repeat(starts - begins, sizes)] = values[where]
-    return spellings, starts, sizes
-
-
-def _slots(entries: int) -> int:
-    return 1 << (2 * entries + 1).bit_length()
-
-
-@cache
-def _composites() -> tuple[Longs, frozenset[str]]:
-    """The pairs of code points that compose, as a hash set, and those that come second in one."""
-    pairs = []
-    for code in range(0xC0, 0x20000):  # the planes above hold ideographs only
-        parts = unicodedata.decomposition(chr(code))
-        if parts and parts[0] != "<" and " " in parts and unicodedata.is_normalized("NFC", chr(code)):
-            first, second = parts.split()
-            pairs.append((int(first, 16), int(second, 16)))
-    keys = np.array([first << 32 | second for first, second in pairs], np.int64)
-    return hash_pairs(keys, _slots(len(keys))), frozenset(chr(second) for _, second in pairs)
-
-
-# Training of unigram tokenizers. (That of `tokenizers` adds up in the order of a hash table: no two runs are alike.)
-
-
-@njit(cache=True, nogil=True)
-def _edges(chunks, start, stop, lexicon, spellings, reach, edges, banned):
-    """All pieces inside chunks[start:stop] as (begin, end, piece), by begin; how many."""
-    count = 0
-    for at in range(start, stop):
-        key = _SEED
-        for end in range(at + 1, min(at + reach, stop) + 1):
-            key = _extend(key, chunks[end - 1])
-            found = _find(chunks, at, end, key, lexicon, spellings)
-            if found >= 0 and found != banned:
-                edges[count, 0], edges[count, 1], edges[count, 2] = at - start, end - start, found
-                count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def expect(chunks, starts, counts, lexicon, spellings, scores, reach):
-    """How often each piece is expected, over all ways to split each chunk, weighted by their probabilities."""
-    expected = np.zeros(len(scores))
-    edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
-    ahead = np.empty(LONGEST + 1)
-    behind = np.empty(LONGEST + 1)
-    for chunk in range(len(counts)):
-        size = starts[chunk + 1] - starts[chunk]
-        found = _edges(chunks, starts[chunk], starts[chunk + 1], lexicon, spellings, reach, edges, -1)
-        ahead[: size + 1] = -np.inf
-        behind[: size + 1] = -np.inf
-        ahead[0] = behind[size] = 0.0
-        for edge in range(found):
-            at, end, piece = edges[edge]
-            ahead[end] = np.logaddexp(ahead[end], ahead[at] + scores[piece])
-        for edge in range(found - 1, -1, -1):
-            at, end, piece = edges[edge]
-            behind[at] = np.logaddexp(behind[at], behind[end] + scores[piece])
-            expected[piece] += counts[chunk] * np.exp(ahead[at] + scores[piece] + behind[end] - ahead[size])
-    return expected
-
-
-@njit(cache=True, nogil=True)
-def without(starts, sizes, lexicon, spellings, scores, reach):
-    """The best score of each piece's characters if the piece itself were not there."""
-    best = np.empty(LONGEST + 1)
-    edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
-    result = np.empty(len(scores))
-    for piece in range(len(scores)):
-        start, stop = starts[piece], starts[piece] + sizes[piece]
-        best[: sizes[piece] + 1] = -np.inf
-        best[0] = 0.0
-        for edge in range(_edges(spellings, start, stop, lexicon, spellings, reach, edges, piece)):
-            at, end, part = edges[edge]
-            best[end] = max(best[end], best[at] + scores[part])
-        result[piece] = best[sizes[piece]]
-    return result
-
-
-class Unigram:
-    """Pieces with scores (log probabilities), fitted to counted chunks by expectation-maximisation and pruned."""
-
-    def __init__(self, pieces: Sequence[str], counts: dict[str, int]) -> None:
-        parts = Counter[str]()
-        for chunk, count in counts.items():
-            for at in range(0, len(chunk), LONGEST):
-                parts[chunk[at : at + LONGEST]] += count
-        self._chunks = np.frombuffer("".join(parts).encode("utf-32-le"), np.int32)
-        self._starts = np.cumsum([0, *map(len, parts)])
-        self._counts = np.array([*parts.values()], np.int64)
-        self.pieces = [piece for piece in pieces if len(piece) <= LONGEST]
-        self.scores = [-float(len(piece)) for piece in self.pieces]  # to begin with, only: fewer pieces are better
-
-    def _lexicon(self) -> tuple[Longs, Ints, Longs, Longs]:
-        spellings, starts, sizes = spell_out(self.pieces, ord)
-        return hash_words(spellings, starts, sizes, _slots(len(sizes))), spellings, starts, sizes
-
-    def fit(self, rounds: int) -> Floats:
-        """Scores from expected counts, some times over; the last expectations."""
-        lexicon, spellings, _, sizes = self._lexicon()
-        reach = int(sizes.max())
-        for _ in range(rounds):
-            scores = np.array(self.scores)
-            expected = expect(self._chunks, self._starts, self._counts, lexicon, spellings, scores, reach)
-            self.scores = np.log(np.maximum(expected, 0.5) / expected.sum()).tolist()
-        return expected
-
-    def prune(self, size: int) -> None:
-        """Keep all characters, and of the longer pieces those whose loss would cost the text most."""
-        expected = self.fit(2)
-        lexicon, spellings, starts, sizes = self._lexicon()
-        scores = np.array(self.scores)
-        saved = scores - without(starts, sizes, lexicon, spellings, scores, int(sizes.max()))
-        cost = np.full(len(sizes), np.inf)
-        np.multiply(expected, saved, out=cost, where=sizes > 1)
-        kept = np.sort(np.argsort(-cost, kind="stable")[:size])
-        self.pieces = [self.pieces[piece] for piece in kept]
-        self.scores = [self.scores[piece] for piece in kept]

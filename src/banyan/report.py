@@ -1,0 +1,69 @@
+"""What was read, and what became of it: lines dropped and text repaired are counted, never passed over in silence."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+LONGEST_LINE = 1 << 20  # characters; a longer line is endless, and split as running text is
+
+EMPTY = "empty"
+NOT_TEXT = "that are not text"
+BAD_BYTES = "invalid UTF-8 sequences replaced by U+FFFD"
+NULS = "NUL characters replaced by spaces"
+MARKS = "byte order marks removed"
+UTF16 = "files decoded from UTF-16"
+SURROGATES = "lone surrogates replaced by U+FFFD"
+ENDLESS = f"endless lines (over {LONGEST_LINE:,} characters) split into sentences"
+CUTS = "sentences without an end cut at white space"
+
+
+@dataclass
+class Report:
+    """What was read, and what became of it. A row of a table counts as the lines of its text."""
+
+    files: int = 0
+    empty_files: int = 0
+    skipped_files: int = 0  # in folders: those without a known suffix
+    lines: int = 0
+    kept: int = 0  # sentences
+    dropped: dict[str, int] = field(default_factory=dict)  # reason -> lines or sentences
+    repaired: dict[str, int] = field(default_factory=dict)  # kind -> times
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+    def repair(self, kind: str, count: int = 1) -> None:
+        if count:
+            self.repaired[kind] = self.repaired.get(kind, 0) + count
+
+    def summary(self) -> str:
+        """A sentence or two for people."""
+        parts = [f"{_many(self.lines, 'line')} read from {_many(self.files, 'file')}"]
+        parts.append(f"{_many(self.kept, 'sentence')} kept")
+        if self.dropped:
+            parts.append(f"{sum(self.dropped.values()):,} dropped ({_list(self.dropped)})")
+        text = ", ".join(parts) + "."
+        if self.repaired:
+            text += f" Repaired: {_list(self.repaired)}."
+        aside = {"empty": self.empty_files, "skipped because their suffix is not known": self.skipped_files}
+        if any(aside.values()):
+            text += f" Files: {_list({what: count for what, count in aside.items() if count})}."
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Report:
+        return cls(**values)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _list(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())

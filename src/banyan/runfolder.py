@@ -1,0 +1,128 @@
+"""The folder of a training run: what must not be lost in it, what a resumed run repeats, one process at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from banyan import files
+from banyan.config import Config
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
+from banyan.errors import BanyanError
+
+METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a run was given beside its corpus and its settings: paths, and what the weights were."""
+
+    dev: str | None = None
+    pairs: str | None = None
+    tokenizer: str | None = None
+    init: str | None = None
+    init_weights: str | None = None  # SHA-256
+
+    @classmethod
+    def of(cls, **paths: str | Path | None) -> Given:
+        absolute = {name: str(Path(path).absolute()) for name, path in paths.items() if path is not None}
+        if "init" in absolute:
+            weights = Path(absolute["init"]) / WEIGHTS
+            if not weights.is_file():
+                raise BanyanError(f"{paths['init']} is not a finished model: it has no {WEIGHTS}")
+            absolute["init_weights"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+        return cls(**absolute)
+
+
+class RunFolder:
+    """`out`, with what only the run needs in out/training."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.work = out / "training"
+        self.record = self.work / "run.json"  # there is a run when this is there
+        self.checkpoint = self.work / "checkpoint.safetensors"
+
+    def refuse_to_lose(self, resume: bool, overwrite: bool) -> None:
+        """An error where something of the user's is in the way."""
+        if self.out.exists() and not self.out.is_dir():
+            raise BanyanError(f"{self.out} is a file; --out names a folder")
+        ours = self.record.exists() or ((self.out / WEIGHTS).exists() and _is_banyan(self.out / SETTINGS))
+        foreign = [name for name in RESULTS if (self.out / name).exists()]
+        if foreign and not ours:
+            raise BanyanError(f"{self.out} holds a {foreign[0]} that is no Banyan model's: choose another folder")
+        if ours and not resume and not overwrite:
+            state = "a finished model" if (self.out / WEIGHTS).exists() else "an unfinished run"
+            raise BanyanError(f"{self.out} holds {state}: --resume goes on with it, --overwrite starts again")
+        if ours and resume and not self.record.exists():
+            raise BanyanError(
+                f"{self.out} holds a model without the run that made it, which cannot be resumed: "
+                "--init starts from its weights, into another folder"
+            )
+
+    def settle(
+        self, preset: str | None, overrides: dict[str, Any], given: Given, resume: bool
+    ) -> tuple[Config, Given]:
+        """The settings and sources of the run: those asked for or, when it is resumed, those it began with."""
+        if resume and self.record.exists():
+            return self._repeated(preset, overrides, given)
+        if given.init is None:
+            return Config.from_preset(preset, **overrides), given
+        if given.tokenizer:
+            raise BanyanError("a model that is started from brings its tokenizer: leave --tokenizer out")
+        if Path(given.init).resolve() == self.out.resolve():
+            raise BanyanError(f"--init and --out are both {self.out}: name another folder for the new model")
+        found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
+        fixed = {name: found[name] for name in ("dim", "channels", "pieces", "vocab_size", "lowercase", "zero_digits")}
+        for name, value in fixed.items():
+            if overrides.get(name, value) != value:
+                raise BanyanError(f"the model in {given.init} has {name} = {value}, which cannot be changed")
+        return Config.from_preset(preset, **{**overrides, **fixed}), given
+
+    def _repeated(self, preset: str | None, overrides: dict[str, Any], given: Given) -> tuple[Config, Given]:
+        """A resumed run may leave out what it began with, and may ask for more epochs; nothing else may change."""
+        began = Config.from_file(self.record)
+        asked = {**overrides, **({"preset": preset} if preset else {})}
+        config = Config.from_preset(**{**began.to_dict(), **asked})
+        began_with = Given(**json.loads(self.record.read_text(encoding="utf-8"))["given"])
+        differing = [name for name in asked if asked[name] != getattr(began, name) and name != "epochs"]
+        told = [f"{name} was {getattr(began, name)!r} and is now {asked[name]!r}" for name in differing]
+        for name, value in dataclasses.asdict(given).items():
+            if value is not None and value != getattr(began_with, name):
+                told.append(f"{name} was {getattr(began_with, name)!r} and is now {value!r}")
+        if told:
+            raise BanyanError(f"the run in {self.out} cannot be resumed with other settings: {', '.join(told)}")
+        if began_with.init and Given.of(init=began_with.init).init_weights != began_with.init_weights:
+            raise BanyanError(f"the run in {self.out} began from {began_with.init}, which has changed since")
+        return config, began_with
+
+    @contextmanager
+    def begin(self, config: Config, given: Given, resume: bool) -> Iterator[None]:
+        """From here on there is a run, in this process alone; a new one clears away what an old one left."""
+        try:
+            self.work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BanyanError(f"cannot make the folder {self.work}: {error.strerror}") from None
+        with files.locked(self.work / "lock", f"another process is training into {self.out}: wait for it, or stop it"):
+            for leftover in self.work.glob(".*.tmp"):  # of a run that was killed while writing
+                leftover.unlink()
+            if not resume:
+                for path in (self.checkpoint, self.work / TOKENIZER, *(self.out / name for name in RESULTS)):
+                    path.unlink(missing_ok=True)
+            record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
+            files.write_text(self.record, json.dumps(record, indent=2) + "\n")
+            yield
+
+
+def _is_banyan(settings: Path) -> bool:
+    try:
+        return json.loads(settings.read_text(encoding="utf-8")).get("model_type") == "banyan"
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,155 @@
+"""Single sources of a corpus: a file on disk, a copy of what can be read only once, a Hugging Face data set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from banyan import files
+from banyan.errors import BanyanError
+from banyan.report import NOT_TEXT, Report
+from banyan.tables import COLUMNS, VALUES, choose
+from banyan.textfile import (
+    BLOCK,
+    Chunk,
+    Moved,
+    clean,
+    first_line,
+    kind,
+    lines_apart,
+    long_lines,
+    optional,
+    packing,
+    text,
+)
+
+
+class File:
+    """One file on disk."""
+
+    def __init__(self, path: Path, column: str | None) -> None:
+        self.path = path
+        self.name = str(path)
+        self.kind = kind(path) or "text"
+        try:
+            self.size = path.stat().st_size
+            if self.kind != "parquet":
+                with open(path, "rb") as raw:
+                    packing(path, raw)
+        except FileNotFoundError:
+            raise BanyanError(f"there is no file or folder {path}") from None
+        except OSError as error:
+            raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+        self.column = "" if self.kind == "text" or not self.size else COLUMNS[self.kind](path, column)
+
+    def mark(self) -> list[Any]:
+        """What the file is known by; its text is not read."""
+        try:
+            state = self.path.stat()
+        except OSError as error:
+            raise BanyanError(f"cannot read {self.path}: {error.strerror}") from None
+        return [str(self.path.absolute()), state.st_size, state.st_mtime_ns]
+
+    def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
+        if self.kind == "text":
+            return text(self.path, report, moved)
+        values = VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(())
+        return _texts(values, report)
+
+
+    def rows(self, report: Report, moved: Moved) -> Iterator[str]:
+        if self.kind == "text":
+            return long_lines(self.path, report, moved)
+        return _as_rows(VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(()), report)
+
+
+class HubSet:
+    """The training split of a Hugging Face data set, downloaded and kept by the `datasets` package."""
+
+    kind = "hub"
+
+    def __init__(self, name: str, column: str | None) -> None:
+        datasets = optional("datasets", name, "hub")
+        repository, _, config = name.removeprefix("hf:").partition(":")
+        if not repository:
+            raise BanyanError(f"{name} names no data set: write hf:name or hf:name:config")
+        try:
+            self._rows = datasets.load_dataset(repository, config or None, split="train")
+        except Exception as error:  # whatever a data set's own files, the network or the package may raise
+            raise BanyanError(f"cannot load {name}: {first_line(error)}") from None
+        kinds = {column: str(getattr(kind, "dtype", "lists")) for column, kind in self._rows.features.items()}
+        self.name = name
+        self._column = choose(column, kinds, name)
+        self.size = len(self._rows)
+
+    def mark(self) -> list[Any]:
+        return [self.name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
+
+    def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
+        return _texts(self._values(moved), report)
+
+    def rows(self, report: Report, moved: Moved) -> Iterator[str]:
+        return _as_rows(self._values(moved), report)
+
+    def _values(self, moved: Moved) -> Iterator[object]:
+        done = 0
+        for rows in self._rows.select_columns([self._column]).iter(batch_size=1000):
+            yield from rows[self._column]
+            done += len(rows[self._column])
+            moved(done)
+
+
+def _texts(values: Iterator[object], report: Report) -> Iterator[Chunk]:
+    """The values of a column, each a text of its own."""
+    for value in values:
+        if isinstance(value, str):
+            yield Chunk(clean(lines_apart(value), report), "text")
+        else:
+            report.lines += 1
+            report.drop(NOT_TEXT)
+
+
+def _as_rows(values: Iterable[object], report: Report) -> Iterator[str]:
+    for value in values:
+        if not isinstance(value, str):
+            report.drop(NOT_TEXT)
+        yield clean(value, report) if isinstance(value, str) else ""
+
+
+def readable_twice(path: Path, column: str | None, spool: Path | None) -> Path:
+    """The path itself, or that of a copy when it is a pipe or a device."""
+    if not path.exists() or path.is_file():
+        return path
+    suffix = path.suffix if kind(path) else ".jsonl" if column else ".txt"
+    try:
+        with open(path, "rb") as stream:
+            return spooled(stream, path.name, suffix, spool)
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def spooled(stream: BinaryIO, name: str, suffix: str, folder: Path | None) -> Path:
+    """A copy of the stream, named after its content: the same text piped in again is the same, unchanged file."""
+    if folder is None:
+        raise BanyanError(f"{name} can be read only once: say where a copy may be kept (spool=folder)")
+    digest = hashlib.sha256()
+    part = folder / f".{name}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(part, "wb") as copy:
+            while block := stream.read(BLOCK):
+                digest.update(block)
+                copy.write(block)
+        if not part.stat().st_size:
+            raise BanyanError(f"there is no text to read: {name} is empty")
+        path = folder / f"{name}-{digest.hexdigest()[:16]}{suffix}"
+        if not path.exists():
+            files.sync(part)
+            part.replace(path)
+    except OSError as error:
+        raise BanyanError(f"cannot copy {name} to {folder}: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,142 @@
+"""Tables: the column of text in JSON lines, CSV, TSV and Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from banyan.errors import BanyanError
+from banyan.report import SURROGATES, Report
+from banyan.textfile import Moved, damaged, decoded, first_line, kind, long_lines, optional
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of
+
+
+def _json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, object] | None]:
+    """The objects of JSON lines, None for an empty line."""
+    for number, line in enumerate(long_lines(path, report, moved), 1):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise BanyanError(f"{path}:{number}: not valid JSON ({error}); each line must hold one object") from None
+        if row is not None and not isinstance(row, dict):
+            raise BanyanError(f"{path}:{number}: expected a JSON object with a column of text, found {line[:40]!r}")
+        yield row
+
+
+def _json_column(path: Path, column: str | None) -> str:
+    row = next(filter(None, _json_rows(path, Report(), _nowhere)), None)
+    if row is None:
+        return column or ""
+    kinds = {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
+    if column in kinds:
+        return column  # whatever its first value is
+    return choose(column, kinds, str(path))
+
+
+def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    for row in _json_rows(path, report, moved):
+        value = "" if row is None else row.get(column)
+        if isinstance(value, str) and not value.isascii():
+            value, count = _SURROGATE.subn("\ufffd", value)
+            report.repair(SURROGATES, count)
+        yield value
+
+
+def _csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
+    lines = (line + "\n" for line in long_lines(path, report, moved))
+    if kind(path) == "tsv":
+        rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        rows = csv.reader(lines, strict=True)
+    width = None
+    try:
+        for row in rows:
+            width = width or len(row)
+            if len(row) > width and any(row[width:]):
+                raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the first line names {width}")
+            yield row
+    except csv.Error as error:
+        raise BanyanError(f"{path}:{rows.line_num}: {error}") from None
+
+
+def _csv_column(path: Path, column: str | None) -> str:
+    names = next(_csv_rows(path, Report(), _nowhere), None)
+    if names is None:
+        return column or ""
+    return choose(column, dict.fromkeys(names, "string"), str(path))
+
+
+def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    rows = _csv_rows(path, report, moved)
+    names = next(rows, [column])
+    place = names.index(column)
+    for row in rows:
+        yield "" if not row else row[place] if place < len(row) else None
+
+
+def _parquet(path: Path) -> Any:
+    parquet = optional("pyarrow.parquet", str(path), "data")
+    try:
+        return parquet.ParquetFile(path)
+    except _ARROW_ERRORS as error:
+        raise BanyanError(f"cannot read {path} as Parquet: {first_line(error)}") from None
+
+
+def _parquet_column(path: Path, column: str | None) -> str:
+    with _parquet(path) as table:
+        kinds = {column.name: str(column.type) for column in table.schema_arrow}
+    for name, holds in kinds.items():
+        if holds.startswith("dictionary<values=string"):  # what pandas calls a category
+            kinds[name] = "string"
+    return choose(column, kinds, str(path))
+
+
+def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    done = 0
+    with _parquet(path) as table:
+        size = path.stat().st_size
+        try:
+            for rows in table.iter_batches(batch_size=4096, columns=[column]):
+                yield from _strings(rows.column(0), report)
+                done += len(rows)
+                moved(size * done // table.metadata.num_rows)
+        except _ARROW_ERRORS as error:
+            raise damaged(path, error) from None
+
+
+def _strings(values: Any, report: Report) -> list[object]:
+    try:
+        return values.to_pylist()
+    except UnicodeDecodeError:
+        raw = values.cast("large_binary").to_pylist()
+        return [None if value is None else decoded(value, True, report)[0] for value in raw]
+
+
+def choose(column: str | None, kinds: dict[str, str], where: str) -> str:
+    """The column to read, out of those there are (name -> what it holds)."""
+    names = ", ".join(kinds)
+    texts = [name for name, kind in kinds.items() if kind in ("string", "large_string", "string_view")]
+    if column is None:
+        if len(texts) == 1:
+            return texts[0]
+        raise BanyanError(f"{where} has {'several columns' if texts else 'no column'} of text: name the one to read "
+                          f"(--column, column=); its columns are {names}")  # fmt: skip
+    if column not in kinds:
+        raise BanyanError(f"{where} has no column {column!r}; its columns are {names}")
+    if column not in texts:
+        raise BanyanError(f"column {column!r} of {where} holds {kinds[column]}, not text; its columns are {names}")
+    return column
+
+
+def _nowhere(position: int) -> None:
+    pass
+
+
+COLUMNS = {"json": _json_column, "csv": _csv_column, "tsv": _csv_column, "parquet": _parquet_column}
+VALUES = {"json": _json_values, "csv": _csv_values, "tsv": _csv_values, "parquet": _parquet_values}

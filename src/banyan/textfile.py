@@ -1,0 +1,207 @@
+"""Text files: unpacked, decoded, repaired and cut into chunks of lines, with a bounded amount of text held."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import importlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from banyan.errors import BanyanError
+from banyan.report import BAD_BYTES, LONGEST_LINE, MARKS, NULS, UTF16, Report
+
+LONGEST_RECORD = 1 << 28  # characters of one line of JSON or CSV, which must be held whole
+BLOCK = 1 << 18  # bytes read at a time
+
+KINDS = {
+    ".txt": "text", ".text": "text", ".md": "text",
+    ".jsonl": "json", ".ndjson": "json", ".json": "json",
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv",
+}  # fmt: skip
+PACKED = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}  # and how their files begin
+
+Moved = Callable[[int], None]  # told how many bytes of a source have been read
+
+
+class Chunk(NamedTuple):
+    """Text whose lines are set apart by "\\n", and what ends after it."""
+
+    text: str
+    ends: str  # a "line", a whole "text", or "nothing": an endless line goes on in the next chunk
+
+
+def kind(path: Path) -> str | None:
+    """By the suffix, the one before .gz and the like; None if it is not known."""
+    name = path.name.lower()
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    return KINDS.get(Path(name).suffix)
+
+
+def text(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
+    """A text file in chunks of whole lines; only an endless line comes in parts."""
+    held, first = b"", True
+    for block in chain(filter(None, _utf8(path, report, moved)), [b""]):
+        held += block
+        end = _last_line_end(held) if block else len(held)
+        if end:
+            text, used = decoded(held[:end], True, report)
+        elif len(held) > 4 * LONGEST_LINE:  # in bytes, of which a character has at most four
+            text, used = decoded(held.removesuffix(b"\r"), False, report)
+        else:
+            continue
+        held = held[used:]
+        if first:
+            _refuse_binary(path, text)
+        first = False
+        yield Chunk(clean(lines_apart(text), report), "line") if end else Chunk(clean(text, report), "nothing")
+
+
+def long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
+    """The lines of a file, also those of many millions of characters."""
+    parts: list[str] = []
+    for chunk in text(path, report, moved):
+        if chunk.ends == "nothing":
+            parts.append(chunk.text)
+            if sum(map(len, parts)) > LONGEST_RECORD:
+                raise BanyanError(f"{path} has a line of more than {LONGEST_RECORD:,} characters: is it damaged?")
+            continue
+        first, *rest = chunk.text.split("\n")
+        yield "".join(parts) + first
+        yield from rest
+        parts = []
+    if parts:
+        yield "".join(parts)
+
+
+def _last_line_end(held: bytes) -> int:
+    """The length up to the last line end; a "\r" as the last byte of all may be half of "\r\n"."""
+    return max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
+
+
+def decoded(data: bytes, final: bool, report: Report) -> tuple[str, int]:
+    """The text, and how many bytes it took: without `final`, half a character at the end is left."""
+    try:
+        return codecs.utf_8_decode(data, "strict", final)
+    except UnicodeDecodeError:
+        text, used = codecs.utf_8_decode(data, "replace", final)
+        report.repair(BAD_BYTES, text.count("\ufffd") - data[:used].count("\ufffd".encode()))
+        return text, used
+
+
+def _refuse_binary(path: Path, text: str) -> None:
+    if len(text) >= 512 and text.count("\ufffd") + text.count("\0") > 0.3 * len(text):
+        raise BanyanError(f"{path} is not UTF-8 text: convert it first, for example with iconv")
+
+
+def clean(text: str, report: Report) -> str:
+    if "\0" in text:
+        report.repair(NULS, text.count("\0"))
+        text = text.replace("\0", " ")
+    if "\ufeff" in text:  # also inside, where files with marks were joined
+        report.repair(MARKS, text.count("\ufeff"))
+        text = text.replace("\ufeff", "")
+    return text
+
+
+def lines_apart(text: str) -> str:
+    """With "\n" between lines and none after the last: "\n", "\r\n" and "\r" end a line, and nothing else does."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n")
+
+
+def _utf8(path: Path, report: Report, moved: Moved) -> Iterator[bytes]:
+    """The text of a file in UTF-8, also if it was in UTF-16 with a byte order mark."""
+    blocks = (block for block in _blocks(path, moved) if block)
+    first = next(blocks, b"")
+    # A NUL too, since some bad UTF-8 begins like a mark; UTF-16 has one in every space and line end.
+    if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" not in first:
+        return chain([first], blocks)
+    report.repair(UTF16)
+    return _from_utf16(path, chain([first], blocks))
+
+
+def _from_utf16(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")()
+    try:
+        for block in blocks:
+            yield decoder.decode(block).encode()
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise BanyanError(f"{path} begins like UTF-16 but is not ({error.reason}): convert it to UTF-8") from None
+
+
+def _blocks(path: Path, moved: Moved) -> Iterator[bytes]:
+    """The decompressed bytes of a file."""
+    try:
+        with open(path, "rb") as raw:
+            for block in _unpacked(path, raw):
+                moved(raw.tell())
+                yield block
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise damaged(path, error) from None
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def packing(path: Path, raw: BinaryIO) -> str | None:
+    """How a file is compressed, judged by its first bytes."""
+    start = raw.read(6)
+    raw.seek(0)
+    for suffix, magic in PACKED.items():
+        if start.startswith(magic):
+            return suffix
+    if start and path.suffix.lower() in PACKED:
+        raise BanyanError(f"{path} is not the compressed file its name says: it does not begin like one")
+    return None
+
+
+def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    suffix = packing(path, raw)
+    if suffix == ".zst":
+        yield from _unpacked_zst(path, raw)
+        return
+    opened: Any = {".gz": gzip.open, ".xz": lzma.open, None: nullcontext}[suffix]
+    with opened(raw) as stream:
+        while block := stream.read(BLOCK):
+            yield block
+
+
+def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    """Frame by frame, because zstandard's own stream reader takes a cut file for a whole one."""
+    zstandard = optional("zstandard", str(path), "data")
+    frame = None
+    try:
+        while packed := raw.read(1 << 13):  # little at a time: it may grow ten-thousandfold
+            while packed:
+                frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                yield frame.decompress(packed)
+                packed = frame.unused_data
+                frame = None if frame.eof else frame
+    except zstandard.ZstdError as error:
+        raise damaged(path, error) from None
+    if frame is not None:
+        raise damaged(path, EOFError("the last frame has no end"))
+
+
+def damaged(path: Path, error: Exception) -> BanyanError:
+    return BanyanError(f"{path} is damaged or was cut short ({first_line(error)}): fetch or compress it again")
+
+
+def optional(module: str, wanted_for: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise BanyanError(f'{wanted_for} needs the package {package}: pip install "banyan-embed[{extra}]"') from None
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
