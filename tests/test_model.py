@@ -33,9 +33,9 @@ def test_gradients_of_both_passes_pass_gradcheck(trees, rate):
 
 
 @pytest.mark.parametrize("largest", [0.0, 60.0], ids=["the usual way", "factored"])
-@pytest.mark.parametrize("rows", [2, 3, 512])
-def test_blocked_cross_entropy_is_torchs_and_passes_gradcheck(rows, largest, monkeypatch):
-    monkeypatch.setattr(objective, "ROWS", rows)
+@pytest.mark.parametrize("logits", [1, 10, 15, 512])
+def test_blocked_cross_entropy_is_torchs_and_passes_gradcheck(logits, largest, monkeypatch):
+    monkeypatch.setattr(objective, "LOGITS", logits)
     monkeypatch.setattr(objective, "LARGEST", largest)
     generator = torch.Generator().manual_seed(0)
     x, weight, bias = (

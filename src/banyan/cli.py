@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from banyan._version import __version__
-from banyan.config import CHOICES, PRESETS, Config
+from banyan.config import CHOICES, DEFAULT_PRESET, PRESETS, Config
 from banyan.errors import BanyanError
 from banyan.files import write_text
 
@@ -332,7 +332,7 @@ def _train_arguments(parser: _Parser) -> None:
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=_SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="the model's folder")
-    presets = f"where the settings start from: {', '.join(PRESETS)} (default: paper)"
+    presets = f"where the settings start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET})"
     parser.add_argument("--preset", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "model", "training", "run")}
     _text_arguments(groups["text"])

@@ -88,17 +88,19 @@ class _UpAndDown(torch.autograd.Function):
         up = _numba.up_pass(graph, leaves, f, dropout)
         down = _numba.down_pass(graph, up, f, dropout)
         ctx.saved = graph, dropout, f, up, down, embedding.shape
+        ctx.set_materialize_grads(False)
         return torch.from_numpy(up), torch.from_numpy(down)
 
     @staticmethod
-    def backward(ctx: Any, g_up: Tensor, g_down: Tensor) -> Any:
+    def backward(ctx: Any, g_up: Tensor | None, g_down: Tensor | None) -> Any:
         graph, dropout, f, up, down, shape = ctx.saved
-        g_up_all, g_down_all = (g.clone(memory_format=torch.contiguous_format).numpy() for g in (g_up, g_down))
-        g_leaves, g_functions = _numba.backward(graph, up, down, g_up_all, g_down_all, f, dropout)
+        of_up, of_down = (np.zeros_like(up) if g is None else g.numpy().copy() for g in (g_up, g_down))
+        g_leaves, g_functions = _numba.backward(graph, up, down, of_up, of_down, f, dropout)
         _numba.drop_leaves(g_leaves, graph.key, _numba.Noise.of(dropout))
-        g_embedding = torch.zeros(shape, dtype=g_up.dtype)
-        g_embedding.index_add_(0, torch.from_numpy(graph.token), torch.from_numpy(g_leaves))
-        return None, None, g_embedding, *(torch.from_numpy(g).to(g_up.dtype) for g in g_functions)
+        leaves = torch.from_numpy(g_leaves)
+        g_embedding = torch.zeros(shape, dtype=leaves.dtype)
+        g_embedding.index_add_(0, torch.from_numpy(graph.token), leaves)
+        return None, None, g_embedding, *(torch.from_numpy(g).to(leaves.dtype) for g in g_functions)
 
 
 def _numpy_functions(functions: tuple[Tensor, ...]) -> Functions:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from banyan.model import BanyanModel, Passes
 
-ROWS = 1280  # of the logits that exist at one time
+LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More do not make the products faster
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
@@ -24,7 +24,7 @@ def reconstruction(model: BanyanModel, passes: Passes) -> Tensor:
 
 
 def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
-    """The mean over rows of -log softmax(x @ weight.T + bias)[target], never holding more than ROWS rows of logits."""
+    """The mean over rows of -log softmax(x @ weight.T + bias)[target], never holding more than LOGITS at a time."""
     return _CrossEntropy.apply(x, weight, bias, target, torch.is_grad_enabled())
 
 
@@ -44,7 +44,7 @@ class _CrossEntropy(torch.autograd.Function):
         weight_and_factor = weight * factor[:, None]
         losses = torch.empty_like(x[:, 0])
         g_x, g_weight, g_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
-        for block, rows in enumerate(_blocks(n)):
+        for block, rows in enumerate(_blocks(n, len(weight))):
             p = torch.mm(x[rows], weight.T, out=_room_for_logits(len(x[rows]), weight))
             highest = torch.zeros_like(losses[rows])
             if not safe:
@@ -71,9 +71,10 @@ class _CrossEntropy(torch.autograd.Function):
         return *(saved if g == 1 else (g * tensor for tensor in saved)), None, None
 
 
-def _blocks(n: int) -> list[slice]:
-    """All n rows, in blocks of about equal size and at most ROWS."""
-    size = -(-n // -(-n // ROWS))
+def _blocks(n: int, candidates: int) -> list[slice]:
+    """All n rows, in as few blocks of about equal size as LOGITS allows."""
+    most = max(LOGITS // candidates, 1)
+    size = -(-n // -(-n // most))
     return [slice(start, start + size) for start in range(0, n, size)]
 
 
