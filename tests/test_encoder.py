@@ -121,6 +121,14 @@ def test_encoding_is_safe_from_several_threads_at_once(model):
         np.testing.assert_array_equal(result, expected)
 
 
+def test_a_progress_bar_changes_nothing_but_what_is_seen(model, capsys):
+    texts = TEXTS * 50
+    np.testing.assert_array_equal(model.encode(texts, batch_size=1, show_progress_bar=True), model.encode(texts))
+    shown = capsys.readouterr()
+    assert "encoding" in shown.err
+    assert shown.out == ""
+
+
 def test_normalized_embeddings_have_length_1(model):
     np.testing.assert_allclose(np.linalg.norm(model.encode(TEXTS, normalize=True), axis=1), 1, atol=1e-6)
 

@@ -19,7 +19,7 @@ def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
     from rich.console import Console
     from rich.progress import track
 
-    return iter(track(items, title, console=Console(stderr=True), transient=True))
+    return iter(track(items, title, console=Console(stderr=True)))
 
 
 COMPILING = "still busy: what is used for the first time on this machine is compiled, once"

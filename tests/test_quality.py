@@ -1,0 +1,25 @@
+"""Slow: does a model trained on real text rank real sentences better than one that has learnt nothing?"""
+
+from __future__ import annotations
+
+import lzma
+from itertools import islice
+
+import pytest
+
+from banyan import Banyan
+from banyan.evaluate.similarity import read_pairs, spearman
+from banyan.model import BanyanModel
+from banyan.training import train
+
+
+@pytest.mark.slow
+def test_training_on_wikipedia_ranks_sentence_pairs_far_better_than_chance(shared_data, tmp_path):
+    with lzma.open(shared_data / "corpora/en/train.txt.xz", "rt", encoding="utf-8") as lines:
+        (tmp_path / "en.txt").write_text("".join(islice(lines, 60_000)), encoding="utf-8")
+    pairs = read_pairs(shared_data / "eval/stsb_dev_clean.tsv")
+    model = train(tmp_path / "en.txt", tmp_path / "model", epochs=3, lr=3e-3, candidates="batch", quiet=True)
+    untrained = BanyanModel(model.config, model.tokenizer.vocab_size)
+    weights = {name: parameter.detach().numpy() for name, parameter in untrained.named_parameters()}
+    before = spearman(Banyan(model.config, model.tokenizer, weights).encode, pairs)
+    assert spearman(model.encode, pairs) > before + 20
