@@ -49,7 +49,7 @@ class Display:
         self.console.print(text, markup=False)
 
     @contextmanager
-    def patience(self, text: str, seconds: float = 2.0) -> Iterator[threading.Timer]:
+    def patience(self, text: str, seconds: float = 3.0) -> Iterator[threading.Timer]:
         """Say `text` if the block takes longer than this, unless what is yielded was cancelled before."""
         timer = threading.Timer(seconds, self.note, [text])
         timer.daemon = True
