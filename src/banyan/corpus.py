@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from banyan.errors import BanyanError
@@ -221,3 +221,17 @@ class _Reading:
         self._report.repair(CUTS, self._running.cuts)
         self._running.cuts = 0
         return sentences
+
+
+def in_blocks(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
+    """Texts in blocks of at most `most`, or fewer once they have this many characters: the same ones in every run."""
+    block: list[str] = []
+    held = 0
+    for text in texts:
+        block.append(text)
+        held += len(text)
+        if len(block) == most or held >= characters:
+            yield block
+            block, held = [], 0
+    if block:
+        yield block

@@ -24,7 +24,7 @@ import numpy as np
 
 from banyan import files
 from banyan._version import __version__
-from banyan.corpus import Corpus
+from banyan.corpus import Corpus, in_blocks
 from banyan.errors import BanyanError
 from banyan.report import Report
 
@@ -144,24 +144,11 @@ class _Rows:
     def blocks(self, skip: int = 0) -> Iterator[list[str]]:
         """Rows by the thousand, the same ones in every run, less those of the first `skip` rows."""
         seen = 0
-        for block in _blocks(self.corpus.rows(self.report)):
+        for block in in_blocks(self.corpus.rows(self.report), BLOCK_ROWS, BLOCK_CHARACTERS):
             self.blank += sum(not row or row.isspace() for row in block)
             seen += len(block)
             if seen > skip:
                 yield block
-
-
-def _blocks(rows: Iterator[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    characters = 0
-    for row in rows:
-        block.append(row)
-        characters += len(row)
-        if len(block) == BLOCK_ROWS or characters >= BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
 
 
 # --- Rows out --------------------------------------------------------------------------------------------------------

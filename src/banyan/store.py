@@ -22,6 +22,7 @@ import numpy as np
 
 from banyan import files
 from banyan._version import __version__
+from banyan.corpus import in_blocks
 from banyan.errors import BanyanError
 from banyan.report import Report
 
@@ -164,7 +165,7 @@ def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any]
         offsets = stack.enter_context(_cut(folder / _OFFSETS, (done.kept + 1) * 8 if done.read else 0))
         if not done.read:
             offsets.write(np.zeros(1, np.int64).tobytes())
-        for block in _blocks(_skip(corpus, done.read)):
+        for block in in_blocks(_skip(corpus, done.read), BLOCK, _BLOCK_CHARACTERS):
             _append(block, tokenizer, tokens, offsets, dtype, done)
             files.write_text(folder / _PROGRESS, json.dumps(dataclasses.asdict(done)))
             if progress:
@@ -195,19 +196,6 @@ def _skip(corpus: Iterable[str], count: int) -> Iterator[str]:
     sentences = iter(corpus)
     deque(islice(sentences, count), maxlen=0)
     return sentences
-
-
-def _blocks(sentences: Iterator[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    characters = 0
-    for sentence in sentences:
-        block.append(sentence)
-        characters += len(sentence)
-        if len(block) == BLOCK or characters > _BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
 
 
 def _append(
