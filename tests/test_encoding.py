@@ -18,6 +18,7 @@ import pytest
 
 from banyan import encoding
 from banyan.config import Config
+from banyan.corpus import in_blocks
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
@@ -208,9 +209,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     assert peaks[1] < 1.1 * peaks[0]  # the larger result alone has 30 million bytes
 
 
-def test_long_rows_come_in_smaller_blocks(monkeypatch):
-    monkeypatch.setattr(encoding, "BLOCK_CHARACTERS", 10)
-    blocks = list(encoding._blocks(iter(["123456", "789", "01234567890", "1", ""])))
+def test_long_rows_come_in_smaller_blocks():
+    blocks = list(in_blocks(["123456", "789", "01234567890", "1", ""], most=1000, characters=10))
     assert blocks == [["123456", "789", "01234567890"], ["1", ""]]
 
 
