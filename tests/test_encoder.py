@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -279,3 +280,18 @@ def test_an_output_that_is_a_pipe_or_a_link_is_written_through(tmp_path):
     assert (tmp_path / "target").read_text() == "new"
     write_text("/dev/null", "nothing")
     assert not Path("/dev/null").is_file()
+
+
+@pytest.mark.slow
+def test_a_machine_where_no_cache_can_be_kept_still_encodes(folder, tmp_path):
+    """Neither beside the source nor in a home: kernels are kept in a temporary folder."""
+    source = Path(__file__).parents[1] / "src" / "banyan"
+    shutil.copytree(source, tmp_path / "banyan", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "banyan/backends/__pycache__").touch()  # so that no folder of that name can be made
+    environment = {"PATH": "", "HOME": "/proc/none", "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    code = "import sys, banyan; print(banyan.Banyan.from_pretrained(sys.argv[1]).encode('some are born').shape)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder], env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "(32,)\n"
+    assert list(tmp_path.glob("banyan-numba-*/**/*.nbi"))

@@ -118,7 +118,12 @@ class RunFolder:
                     path.unlink(missing_ok=True)
             record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
             files.write_text(self.record, json.dumps(record, indent=2) + "\n")
-            yield
+            try:
+                yield
+            except KeyboardInterrupt as error:
+                if str(error):
+                    raise
+                raise KeyboardInterrupt("stopped; go on with --resume") from None
 
 
 def _is_banyan(settings: Path) -> bool:
