@@ -41,7 +41,9 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def metrics(out: Path) -> list[dict]:
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    head, *rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert head["banyan_version"] == banyan.__version__
+    return rows
 
 
 def digest(out: Path) -> str:

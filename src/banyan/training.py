@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -284,8 +284,10 @@ class _Metrics:
         os.truncate(path, length)
         self.file = path.open("a", encoding="utf-8")
         self.length = length
+        if length == 0:
+            self.write(Config.head())
 
-    def write(self, metrics: dict[str, Any]) -> int:
+    def write(self, metrics: Mapping[str, Any]) -> int:
         line = json.dumps(metrics) + "\n"
         self.file.write(line)
         self.length += len(line)
