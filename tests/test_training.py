@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 
 import banyan
 from banyan import Banyan, BanyanError
+from banyan.runfolder import Given
 from banyan.training import train
 
 SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True}
@@ -314,6 +315,13 @@ def test_a_resumed_run_needs_nothing_repeated(corpus, tmp_path):
         train(corpus, tmp_path / "out", resume=True, dev=corpus, quiet=True)
     with pytest.raises(BanyanError, match="has had 2 epochs already"):
         train(corpus, tmp_path / "out", resume=True, epochs=1, quiet=True)
+
+
+def test_what_is_given_is_remembered_by_its_whole_path_unless_it_is_none(corpus, monkeypatch):
+    monkeypatch.chdir(corpus.parent)
+    assert Given.of(dev=corpus.name).dev == str(corpus)
+    for name in ("hf:some/set", "-", "texts/*.txt"):
+        assert Given.of(dev=name).dev == name
 
 
 def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):

@@ -12,6 +12,7 @@ Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 15.0
 Figures = Mapping[str, str]  # what to show beside a bar: name and value
 NO_FIGURES: Figures = {}
+COMPILING = "still busy: what is used for the first time on this machine is compiled, once"
 
 
 def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
@@ -20,9 +21,6 @@ def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
     from rich.progress import track
 
     return iter(track(items, title, console=Console(stderr=True)))
-
-
-COMPILING = "still busy: what is used for the first time on this machine is compiled, once"
 
 
 class Meter(Protocol):

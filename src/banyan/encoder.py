@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -15,7 +14,7 @@ from banyan.config import Config, check_format
 from banyan.errors import BanyanError
 from banyan.graph import Forest, check_ragged, disentangled, from_merges
 from banyan.reference import Functions
-from banyan.tokenizer import Tokenizer
+from banyan.tokenizer import Tokenizer, without_surrogates
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation
@@ -148,7 +147,7 @@ class Banyan:
     def parse(self, text: str) -> Tree:
         """The tree that the model induces over a text, with the embedding of every phrase."""
         _all_strings([text])
-        text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # a lone surrogate is no character, and no file can hold it
+        text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
         return self._tree(text, tokens, spans, self._induced(tokens))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from banyan.model import BanyanModel, Passes
 
-LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More do not make the products faster
+LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More hardly make the products faster
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 

@@ -32,13 +32,18 @@ class Given:
 
     @classmethod
     def of(cls, **paths: str | Path | None) -> Given:
-        absolute = {name: str(Path(path).absolute()) for name, path in paths.items() if path is not None}
-        if "init" in absolute:
-            weights = Path(absolute["init"]) / WEIGHTS
+        known = {name: _whereabouts(path) for name, path in paths.items() if path is not None}
+        if "init" in known:
+            weights = Path(known["init"]) / WEIGHTS
             if not weights.is_file():
                 raise BanyanError(f"{paths['init']} is not a finished model: it has no {WEIGHTS}")
-            absolute["init_weights"] = hashlib.sha256(weights.read_bytes()).hexdigest()
-        return cls(**absolute)
+            known["init_weights"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+        return cls(**known)
+
+
+def _whereabouts(path: str | Path) -> str:
+    """The same from any folder; what is not a path (a glob, hf:name, -) stays as it is."""
+    return str(Path(path).absolute()) if Path(path).exists() else str(path)
 
 
 class RunFolder:
@@ -113,17 +118,24 @@ class RunFolder:
         with files.locked(self.work / "lock", f"another process is training into {self.out}: wait for it, or stop it"):
             for leftover in self.work.glob(".*.tmp"):  # of a run that was killed while writing
                 leftover.unlink()
+            # In this order a kill in between never leaves the state of one run under the settings of another.
             if not resume:
-                for path in (self.checkpoint, self.work / TOKENIZER, *(self.out / name for name in RESULTS)):
-                    path.unlink(missing_ok=True)
+                _remove(self.checkpoint, self.work / TOKENIZER)
             record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
             files.write_text(self.record, json.dumps(record, indent=2) + "\n")
+            if not resume:
+                _remove(*(self.out / name for name in RESULTS))
             try:
                 yield
             except KeyboardInterrupt as error:
                 if str(error):
                     raise
                 raise KeyboardInterrupt("stopped; go on with --resume") from None
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _is_banyan(settings: Path) -> bool:

@@ -231,13 +231,18 @@ def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
     return blocks
 
 
+def without_surrogates(text: str) -> str:
+    """A lone surrogate is no character, and no file can hold it: U+FFFD stands for it."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def _utf8(texts: Iterable[str], first: int) -> list[bytes]:
     """Texts in UTF-8; texts[0] is the caller's number `first`. A lone surrogate has no UTF-8 and becomes U+FFFD."""
     texts = list(texts)
     try:
         return list(map(str.encode, texts))
     except UnicodeEncodeError:
-        return [re.sub("[\ud800-\udfff]", "\ufffd", text).encode() for text in texts]
+        return [without_surrogates(text).encode() for text in texts]
     except TypeError:
         for number, text in enumerate(texts, first):
             if not isinstance(text, str):

@@ -212,7 +212,7 @@ class Run:
         }
 
     def _diverged(self, what: str) -> BanyanError:
-        return BanyanError(f"{what} at step {self.progress.step + 1}: --overwrite starts again; try a lower lr")
+        return BanyanError(f"{what} after step {self.progress.step:,}: --overwrite starts again; try a lower lr")
 
     def _end_of_epoch(self, board: Any) -> None:
         metrics: dict[str, Any] = {

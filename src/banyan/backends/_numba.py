@@ -325,7 +325,6 @@ def induce(
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
     plain: bool = False,
-    n_threads: int | None = None,
 ) -> tuple[Forest, np.ndarray]:
     """The induced trees of a batch and the similarity at each merge. The vector of position i is leaves[rows[i]],
     already dropped out."""
@@ -335,7 +334,7 @@ def induce(
     fixed = (tokens, offsets, leaves, rows, norms(leaves), gates, noise, plain)
     nothing = np.empty((0, leaves.shape[1]), leaves.dtype)
     jobs = [(*fixed, s, e, children, similarity, nothing) for s, e in _sentence_jobs(offsets, 2048)]
-    threads.run(_induce, jobs, n_threads)
+    threads.run(_induce, jobs)
     return Forest(tokens, offsets, children), similarity
 
 
