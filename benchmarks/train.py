@@ -17,6 +17,7 @@ from common import report, sentences
 
 from banyan import reference, threads
 from banyan.config import Config
+from banyan.graph import Graph
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
 from banyan.reference import Dropout
@@ -27,6 +28,7 @@ def check(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray) -> None:
     """Loss and gradients of a few sentences, with dropout, are those of the reference."""
     dropout = Dropout(model.config.dropout, seed=0, step=1)
     graph = model.structure(tokens, offsets, dropout)
+    assert isinstance(graph, Graph)
     loss = reconstruction(model, model(graph, dropout))
     loss.backward()
     w = {name: p.detach().double().numpy() for name, p in model.named_parameters()}

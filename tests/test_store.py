@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from banyan import files
 from banyan import store as module
-from banyan.corpus import Corpus
+from banyan.corpus import Corpus, Shard
 from banyan.errors import BanyanError
 from banyan.report import EMPTY, Report
-from banyan.store import Store, shuffled_batches
+from banyan.store import Store, of_all_shards, shard, shuffled_batches
 
 LIMITS = {"min_pieces": 2, "max_pieces": 6}
 
@@ -321,3 +321,45 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     assert order(3, 1) == order(3, 1) == order(3, 1, batch_size=7)
     assert len({tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
     assert order(0, 0)[:8] == [0, 72, 31, 8, 51, 19, 26, 9]  # recorded, so that a change is noticed
+
+
+# --- Shards ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [2, 3, 7])
+def test_shards_hold_every_sentence_once_and_their_reports_add_up(tmp_path, small_blocks, world):
+    lines = sentences(137)
+    corpus = corpus_of(tmp_path, [*lines, "", " "])
+    whole = Store.build(tmp_path / "whole", corpus, Letters(), **LIMITS)
+    tokenizers = [Letters() for _ in range(world)]
+    for rank, tokenizer in enumerate(tokenizers):
+        Store.build(shard(tmp_path, rank, world), Shard(corpus, rank, world), tokenizer, **LIMITS)
+    assert [tokenizer.given for tokenizer in tokenizers] == [len(lines[rank::world]) for rank in range(world)]
+    for rank in range(world):
+        store = Store.open(tmp_path / f"shard-{rank}-of-{world}")
+        read = ["".join(map(chr, store.tokens[a:b])) for a, b in pairwise(store.offsets)]
+        assert read == [line for line in lines[rank::world] if 2 <= len(line) <= 6]
+    assert of_all_shards(tmp_path, world) == whole.report
+
+
+def test_an_interrupted_shard_goes_on_and_is_no_other_shard(tmp_path, small_blocks):
+    corpus = corpus_of(tmp_path, sentences(137))
+    mine, other = Shard(corpus, 1, 3), Shard(corpus, 1, 2)
+    whole = Store.build(tmp_path / "whole", mine, Letters(), **LIMITS)
+    with pytest.raises(KeyboardInterrupt):
+        Store.build(tmp_path / "store", mine, Letters(stop_after=25), **LIMITS)
+    rest = Letters()
+    again = Store.build(tmp_path / "store", mine, rest, **LIMITS)
+    assert rest.given == 46 - 20
+    assert contents(tmp_path / "store") == contents(tmp_path / "whole")
+    assert again.fingerprint == whole.fingerprint
+    assert Store.build(tmp_path / "store", other, Letters(), **LIMITS).fingerprint != whole.fingerprint
+
+
+def test_each_rank_shuffles_in_its_own_way_and_the_first_as_one_alone():
+    orders = [np.concatenate(shuffled_batches(1000, 64, 5, 2, rank)) for rank in range(3)]
+    np.testing.assert_array_equal(orders[0], np.concatenate(shuffled_batches(1000, 64, 5, 2)))
+    for order in orders:
+        assert sorted(order) == list(range(1000))
+    for one, two in pairwise(orders):
+        assert (one == two).sum() < 10

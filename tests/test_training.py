@@ -14,14 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 import banyan
-from banyan import Banyan, BanyanError
+from banyan import Banyan, BanyanError, devices, training
 from banyan.runfolder import Given
 from banyan.training import train
 
-SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True}
+SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True, "device": "cpu"}
 NOUNS = "cat dog bird fish horse mouse wolf bear child teacher doctor farmer king queen sailor baker".split()
 VERBS = "sees likes finds follows helps hears knows teaches paints remembers".split()
 PLACES = "in the garden,on the hill,near the river,behind the house,at the market,under the old tree".split(",")
@@ -116,7 +117,7 @@ def test_every_way_to_train_learns(corpus, tmp_path, settings):
 
 
 def test_training_goes_on_from_a_finished_model(trained, corpus, tmp_path):
-    train(corpus, tmp_path / "more", init=trained, epochs=1, batch_size=32, quiet=True)
+    train(corpus, tmp_path / "more", init=trained, epochs=1, batch_size=32, quiet=True, device="cpu")
     first = metrics(tmp_path / "more")[0]["loss"]
     assert first < metrics(trained)[0]["loss"] - 0.5
     assert (tmp_path / "more/tokenizer.json").read_bytes() == (trained / "tokenizer.json").read_bytes()
@@ -179,7 +180,7 @@ TRAIN = """
 import sys
 from banyan.cli import main
 sys.exit(main(["train", sys.argv[1], "--out", sys.argv[2], "--resume", "--dim", "16", "--channels", "8",
-               "--batch-size", "8", "--vocab-size", "400", "--epochs", sys.argv[3]]))
+               "--batch-size", "8", "--vocab-size", "400", "--epochs", sys.argv[3], "--device", "cpu"]))
 """
 
 
@@ -220,7 +221,7 @@ checkpoint.save = save
 from banyan import BanyanError
 try:
     training.train(sys.argv[1], sys.argv[2], dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True,
-                   checkpoint_seconds=0, epochs=3)
+                   checkpoint_seconds=0, epochs=3, device="cpu")
 except BanyanError as error:
     print(error)
     sys.exit(7)
@@ -234,10 +235,9 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(corpus, tmp_path):
     )
     assert result.returncode == 7, result.stderr
     assert "the last good one is kept" in result.stdout
-    train(
-        corpus, tmp_path / "out", resume=True, dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True, epochs=3
-    )
-    train(corpus, tmp_path / "whole", dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True, epochs=3)
+    settings = {**SMALL, "dim": 64, "channels": 32, "epochs": 3}
+    train(corpus, tmp_path / "out", resume=True, **settings)
+    train(corpus, tmp_path / "whole", **settings)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
@@ -246,6 +246,73 @@ def test_a_finished_run_can_go_on_for_more_epochs(corpus, tmp_path):
     train(corpus, tmp_path / "out", epochs=3, resume=True, **SMALL)
     train(corpus, tmp_path / "whole", epochs=3, **SMALL)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+# --- Windows ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [5, 64])
+def test_what_is_learnt_does_not_depend_on_the_window(corpus, tmp_path, monkeypatch, size):
+    train(corpus, tmp_path / "one", epochs=2, **SMALL)
+    monkeypatch.setattr(devices, "window", lambda device: size)
+    train(corpus, tmp_path / "out", epochs=2, **SMALL)
+    assert digest(tmp_path / "out") == digest(tmp_path / "one")
+
+
+def test_a_window_of_steps_is_looked_at_once(corpus, tmp_path, monkeypatch):
+    """Losses and nodes are fetched when all its steps have begun."""
+    events = []
+    real_step, real_fetched = training.Run._step, training._fetched
+    monkeypatch.setattr(devices, "window", lambda device: 5)
+    monkeypatch.setattr(training.Run, "_step", lambda *args: events.append("step") or real_step(*args))
+    monkeypatch.setattr(training, "_fetched", lambda values: events.append(len(values)) or real_fetched(values))
+    monkeypatch.setattr(training, "DEV_MOST", 0)
+    train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    window = ["step"] * 5 + [5, 5]
+    assert events == [*window, *window, "step", "step", 2, 2, "step", 1, 1]  # the last batch may be a short one
+
+
+def test_figures_are_fetched_from_wherever_they_are():
+    assert training._fetched([3, 4]) == [3, 4]
+    assert training._fetched([torch.tensor(3), torch.tensor(2**40)]) == [3, 2**40]
+    assert training._fetched([torch.tensor(0.5)]) == [0.5]
+
+
+def test_a_loss_that_explodes_within_a_window_is_found_at_its_step(corpus, tmp_path, monkeypatch):
+    def found() -> tuple[str, list[dict]]:
+        with pytest.raises(BanyanError, match=r"the loss became (nan|inf) at step \d+: .* try a lower lr") as caught:
+            train(corpus, tmp_path / "out", epochs=20, lr=1e30, overwrite=True, **SMALL)
+        return str(caught.value), metrics(tmp_path / "out")
+
+    alone = found()
+    monkeypatch.setattr(devices, "window", lambda device: 64)
+    assert found() == alone
+
+
+def test_ctrl_c_within_a_window_saves_after_the_step(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "window", lambda device: 64)
+    real, calls = training.reconstruction, []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == 6:
+            signal.raise_signal(signal.SIGINT)
+        return real(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "reconstruction", interrupted)
+        with pytest.raises(training.Interrupted, match="stopped after step 6, saved; go on with --resume"):
+            train(corpus, tmp_path / "out", epochs=2, **SMALL)
+    train(corpus, tmp_path / "out", epochs=2, resume=True, **SMALL)
+    train(corpus, tmp_path / "whole", epochs=2, **SMALL)
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+def test_a_deterministic_run_on_the_cpu_is_the_usual_one(corpus, tmp_path):
+    train(corpus, tmp_path / "out", epochs=1, deterministic=True, **SMALL)
+    train(corpus, tmp_path / "usual", epochs=1, **SMALL)
+    assert digest(tmp_path / "out") == digest(tmp_path / "usual")
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 # --- Bad input --------------------------------------------------------------------------------------------------------
@@ -308,7 +375,7 @@ def test_a_resumed_run_needs_nothing_repeated(corpus, tmp_path):
     (tmp_path / "dev.txt").write_text("\n".join(lines(20, 9)), encoding="utf-8")
     settings = {**SMALL, "dev": tmp_path / "dev.txt", "lr": 2e-3}
     train(corpus, tmp_path / "out", epochs=1, **settings)
-    train(corpus, tmp_path / "out", resume=True, epochs=2, quiet=True)
+    train(corpus, tmp_path / "out", resume=True, epochs=2, quiet=True, device="cpu")
     train(corpus, tmp_path / "whole", epochs=2, **settings)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
     with pytest.raises(BanyanError, match=r"dev was .* and is now"):
@@ -357,6 +424,8 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"lr": -1.0}, "lr must be a positive number"),
         ({"epochs": "3"}, "epochs must be int"),
         ({"candidates": "some"}, "candidates must be one of all, batch"),
+        ({"device": "gpu"}, "there is no device 'gpu'"),
+        ({"device": "cpu", "precision": "bf16"}, "precision bf16 is for CUDA cards, not for cpu"),
     ],
     ids=str,
 )

@@ -34,10 +34,10 @@ def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progr
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    tensors = {f"model.{name}": parameter.detach() for name, parameter in model.named_parameters()}
+    tensors = {f"model.{name}": parameter.detach().cpu() for name, parameter in model.named_parameters()}
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state[parameter].items():
-            tensors[f"{key}.{name}"] = value
+            tensors[f"{key}.{name}"] = value.cpu()
     state = json.dumps({**Config.head(), "progress": asdict(progress)})
     try:
         with files.atomic(path) as temporary:
@@ -50,10 +50,11 @@ def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progr
 
 
 def load(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer) -> Progress:
-    """Put model and optimiser back to where they were."""
+    """Put model and optimiser back to where they were, on whatever device they are now."""
     import torch
     from safetensors import SafetensorError, safe_open
 
+    fused = optimiser.defaults.get("fused")  # then it counts its steps on the device, else here
     try:
         with safe_open(path, "pt") as file, torch.no_grad():
             state = json.loads(file.metadata()["banyan"])
@@ -62,7 +63,11 @@ def load(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer) -> Pr
                 parameter.copy_(file.get_tensor(f"model.{name}"))
                 keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in file.keys()]  # noqa: SIM118
                 if keys:
-                    optimiser.state[parameter] = {key: file.get_tensor(f"{key}.{name}") for key in keys}
+                    found = {key: file.get_tensor(f"{key}.{name}") for key in keys}
+                    optimiser.state[parameter] = {
+                        key: value if key == "step" and not fused else value.to(parameter.device)
+                        for key, value in found.items()
+                    }
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
         raise BanyanError(f"cannot resume from {path}: {error}; --overwrite starts again") from None
     return Progress(**state["progress"])

@@ -179,7 +179,7 @@ def _model(options: argparse.Namespace) -> Banyan:
     from banyan.encoder import Banyan
 
     with Display().patience(COMPILING):
-        model = Banyan.from_pretrained(options.model)
+        model = Banyan.from_pretrained(options.model, getattr(options, "device", "cpu"))
         model.encode("The first text of all may have to wait.")
     return model
 
@@ -366,6 +366,12 @@ def _run_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="so much work is lost at most (default: 60)",
     )
+    device = "auto, cpu, cuda, cuda:1, mps, xpu (default: auto, the accelerator that torch finds, else the CPU)"
+    group.add_argument("--device", default="auto", help=device)
+    precision = "of the output layer (default: auto, the fastest that the device has)"
+    group.add_argument("--precision", default="auto", metavar="auto|float32|tf32|bf16", help=precision)
+    same_bits = "the same seed gives the same bits on a device too (slower; the CPU always does)"
+    group.add_argument("--deterministic", action="store_true", help=same_bits)
     group.add_argument("--tensorboard", action="store_true", help="also write TensorBoard's files to DIR/tensorboard")
     group.add_argument("--quiet", action="store_true", help="show errors only")
 
@@ -416,6 +422,7 @@ def _encode_arguments(parser: _Parser) -> None:
     parser.add_argument("-o", "--out", required=True, help="a file whose name ends in .npy, .parquet or .jsonl")
     parser.add_argument("--normalize", action="store_true", help="give every embedding length 1")
     _column(parser)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 or auto (default: cpu)")
     parser.add_argument("--resume", action="store_true", help="go on with a killed run; pipe the same text again for -")
     parser.add_argument("--overwrite", action="store_true", help="replace OUT, and what a killed run left of it")
     parser.add_argument("--quiet", action="store_true", help="show errors only")
@@ -492,6 +499,7 @@ _COMMANDS = {
             "banyan train texts/ more.jsonl.gz --column text --out model/ --epochs 5 --candidates batch",
             "banyan train corpus.txt --out model/ --resume",
             "banyan train new.txt --init model/ --out better/ --eval pairs.tsv",
+            "torchrun --nproc-per-node 8 -m banyan train corpus.txt --out model/",
         ),
     ),
     "encode": _Command(

@@ -6,12 +6,14 @@ cannot be repaired is an error that names the file and, where there is one, the 
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from banyan.errors import BanyanError
@@ -167,6 +169,38 @@ class Corpus:
             sample += [*lines[:_SAMPLED_LINES], ""]
         self.bytes_read = 0
         return sample
+
+
+class Shard:
+    """Every world-th sentence of a corpus, from the rank-th on: what one of several processes trains on.
+
+    The reports of all shards add up to that of the corpus: what was read, dropped and repaired on the way to sentences
+    is counted in the first one's only.
+    """
+
+    report: Report  # of the latest complete iteration
+
+    def __init__(self, corpus: Corpus, rank: int, world: int) -> None:
+        self._corpus, self._rank, self._world = corpus, rank, world
+        self.report = Report()
+
+    @property
+    def bytes_total(self) -> int:
+        return self._corpus.bytes_total
+
+    @property
+    def bytes_read(self) -> int:
+        return self._corpus.bytes_read
+
+    def __iter__(self) -> Iterator[str]:
+        kept = 0
+        for sentence in islice(self._corpus, self._rank, None, self._world):
+            kept += 1
+            yield sentence
+        self.report = dataclasses.replace(self._corpus.report if self._rank == 0 else Report(), kept=kept)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"{self._corpus.fingerprint()} {self._rank} of {self._world}".encode()).hexdigest()
 
 
 class _Reading:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
+_GPU_BATCH = 1 << 16  # texts that are brought to a GPU at a time, at least
 
 
 class Banyan:
@@ -33,7 +34,9 @@ class Banyan:
     (2, 256)
     """
 
-    def __init__(self, config: Config, tokenizer: Tokenizer, weights: dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, config: Config, tokenizer: Tokenizer, weights: dict[str, np.ndarray], device: str = "cpu"
+    ) -> None:
         from banyan.backends import _numba
 
         self.config = config
@@ -41,11 +44,13 @@ class Banyan:
         self.weights = weights
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
-        self._encoder = _numba.Encoder(self.embedding, self.functions)
+        self._encoder = _encoder(self.embedding, self.functions, device)
+        self._on_gpu = not isinstance(self._encoder, _numba.Encoder)
 
     @classmethod
-    def from_pretrained(cls, path: str | Path) -> Banyan:
-        """Load a folder that `banyan train` or `save_pretrained` wrote."""
+    def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Banyan:
+        """Load a folder that `banyan train` or `save_pretrained` wrote. device: "cuda" encodes on a GPU (with torch);
+        everything else stays on the CPU."""
         folder = Path(path)
         if not folder.is_dir():
             raise BanyanError(f"there is no model folder {str(path)!r}; `banyan train` makes one")
@@ -54,7 +59,7 @@ class Banyan:
                 raise BanyanError(f"{folder} is not a finished model: it has no {name}")
         config = Config.from_file(folder / SETTINGS)
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
-        return cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size))
+        return cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size), device)
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write the folder that `from_pretrained` reads; each file appears whole or not at all."""
@@ -95,19 +100,22 @@ class Banyan:
         if batch_size < 1:
             raise BanyanError(f"batch_size must be at least 1, not {batch_size}")
         block = min(batch_size, -(-len(texts) // threads.available()) or 1)
+        if self._on_gpu:
+            block = max(batch_size, _GPU_BATCH)
         jobs = [(texts[i : i + block], out[i : i + block], normalize) for i in range(0, len(texts), block)]
+        groups: Iterable[list] = _groups(jobs, 1 if self._on_gpu else 64)
         if _wants_bar(show_progress_bar, len(texts)):
             from banyan.display import progress
 
-            for group in progress(_groups(jobs, 64), "encoding"):
-                threads.run(self._encode_block, group)
-        else:
-            threads.run(self._encode_block, jobs)
+            groups = progress(groups, "encoding")
+        for group in groups:
+            threads.run(self._encode_block, group)
         return out
 
     def _encode_block(self, texts: Sequence[str], out: np.ndarray, normalize: bool) -> None:
-        tokens, offsets = self.tokenizer.encode(texts, threads=1)
-        self._encode_ragged(tokens, offsets, out, n_threads=1)
+        each = None if self._on_gpu else 1  # threads: blocks go to the GPU one after another, on the CPU side by side
+        tokens, offsets = self.tokenizer.encode(texts, threads=each)
+        self._encode_ragged(tokens, offsets, out, n_threads=each)
         if normalize:
             _normalize(out)
 
@@ -219,6 +227,25 @@ class Banyan:
                 weight[child] = weight[node] * gate
         bias = compose(np.zeros(self.dim), np.zeros(self.dim), self.functions) * weight[n:].sum(0)
         return [*tree.leaves, "bias"], np.vstack([tree.embeddings[:n] * weight[:n], bias])
+
+
+def _encoder(embedding: np.ndarray, functions: Functions, device: str) -> Any:
+    """What makes roots of tokens, on that device."""
+    if device == "cpu":
+        from banyan.backends import _numba
+
+        return _numba.Encoder(embedding, functions)
+    try:
+        from banyan import devices
+        from banyan.backends import _triton
+    except ModuleNotFoundError as error:
+        raise BanyanError(f'encoding on {device} needs {error.name}: pip install "banyan-embed[train]"') from None
+    place = devices.choose(device)
+    if place.type == "cpu":
+        return _encoder(embedding, functions, "cpu")
+    if place.type != "cuda":
+        raise BanyanError(f"encoding on {place.type} is not there: say cuda or cpu")
+    return _triton.Encoder(embedding, functions, place)
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:

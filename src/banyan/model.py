@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from banyan.backends import _numba
+from banyan.backends import _numba, _torch
 from banyan.config import Config
 from banyan.graph import Forest, Graph, check_ragged, disentangled, entangle
 from banyan.reference import NO_DROPOUT, Dropout, Functions
+
+if TYPE_CHECKING:
+    from banyan.backends._triton import Batch, DeviceGraph, Noise
+    from banyan.backends._triton import Passes as DevicePasses
 
 
 class Passes(NamedTuple):
@@ -29,13 +34,15 @@ class Passes(NamedTuple):
     @property
     def roots(self) -> Tensor:
         """The sentences [B, E]."""
-        return self.up[torch.from_numpy(self.graph.root)]
+        return self.up[torch.from_numpy(self.graph.root).to(self.up.device)]
 
 
 class BanyanModel(nn.Module):
-    def __init__(self, config: Config, vocab_size: int) -> None:
+    def __init__(self, config: Config, vocab_size: int, backend: str | None = None) -> None:
+        """backend: "numba", "torch" or "triton"; without, the one for the device that the weights are on."""
         super().__init__()
-        self.config = config
+        self.config, self._backend = config, backend
+        self.precision = "float32"  # of the output layer's matrix products; on a GPU also tf32 or bf16
         E, U = config.dim, config.width
         self.embedding = nn.Parameter(torch.empty(vocab_size, E))
         self.comp_l, self.comp_r, self.comp_b = (nn.Parameter(torch.zeros(U)) for _ in range(3))
@@ -59,27 +66,59 @@ class BanyanModel(nn.Module):
     def functions(self) -> tuple[nn.Parameter, ...]:
         return tuple(getattr(self, name) for name in Functions._fields)
 
-    def structure(self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT) -> Graph:
-        """Induce the trees of a batch and make them one graph. Merges see dropped-out vectors."""
+    @property
+    def backend(self) -> str:
+        return self._backend or _backend_for(self.embedding.device)
+
+    def structure(
+        self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT
+    ) -> Graph | DeviceGraph:
+        """Induce the trees of a batch and make them one graph. Merges see dropped-out vectors.
+
+        Structure is integers: on a device without kernels of ours, those of the CPU find it, from a copy of the leaves.
+        """
         tokens, offsets = check_ragged(tokens, offsets)
         plain = self.config.trees == "plain"
+        if self.backend == "triton":
+            from banyan.backends._triton import Batch, Noise
+
+            device = self.embedding.device
+            return self.structure_of(Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device))
         distinct, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
         leaves = _dropped_leaves(self.embedding, distinct, _numba.leaf_keys(distinct, plain), dropout)
         f = _numpy_functions(self.functions)
         forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain)
         return self.graph_of(forest)
 
+    def structure_of(self, batch: Batch, noise: Noise, salt: int = 0) -> DeviceGraph:
+        """The same of a batch that was drawn on the GPU."""
+        from banyan.backends import _triton
+
+        plain = self.config.trees == "plain"
+        return _triton.structure(batch, self.embedding, self.functions, noise, plain, salt)
+
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of trees that are given, by the user or by `structure`."""
         return disentangled(forest) if self.config.trees == "plain" else entangle(forest)
 
-    def forward(self, graph: Graph, dropout: Dropout = NO_DROPOUT) -> Passes:
-        up, down = _UpAndDown.apply(graph, dropout, self.embedding, *self.functions)
-        return Passes(graph, up, down)
+    def forward(self, graph: Graph | DeviceGraph, dropout: Dropout = NO_DROPOUT) -> Passes | DevicePasses:
+        """Both passes, by what suits the graph and the device."""
+        if not isinstance(graph, Graph):  # made on the GPU, with its dropout
+            from banyan.backends import _triton
+
+            return _triton.Passes(graph, *_triton.UpAndDown.apply(graph, self.embedding, *self.functions))
+        up_and_down = _UpAndDown.apply if self.backend == "numba" else _torch_up_and_down
+        return Passes(graph, *up_and_down(graph, dropout, self.embedding, *self.functions))
+
+
+def _backend_for(device: torch.device) -> str:
+    if device.type == "cuda" and find_spec("triton"):
+        return "triton"
+    return "numba" if device.type == "cpu" else "torch"
 
 
 class _UpAndDown(torch.autograd.Function):
-    """Both passes through a graph, by the kernels."""
+    """Both passes through a graph, by the CPU kernels."""
 
     @staticmethod
     def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
@@ -103,11 +142,20 @@ class _UpAndDown(torch.autograd.Function):
         return None, None, g_embedding, *(torch.from_numpy(g).to(leaves.dtype) for g in g_functions)
 
 
+def _torch_up_and_down(
+    graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same, in plain torch on any device."""
+    leaves = embedding.index_select(0, _torch.on_device(graph.token, embedding.device))
+    up = _torch.up_pass(graph, _torch.drop_leaves(leaves, graph.key[: graph.n_leaves], dropout), functions, dropout)
+    return up, _torch.down_pass(graph, up, functions, dropout)
+
+
 def _numpy_functions(functions: tuple[Tensor, ...]) -> Functions:
-    return Functions(*(vector.detach().double().numpy() for vector in functions))
+    return Functions(*(vector.detach().cpu().double().numpy() for vector in functions))
 
 
 def _dropped_leaves(embedding: Tensor, token: np.ndarray, keys: np.ndarray, dropout: Dropout) -> np.ndarray:
-    leaves = embedding.detach()[torch.from_numpy(token)].numpy()
+    leaves = embedding.detach()[torch.from_numpy(token).to(embedding.device)].cpu().numpy()
     _numba.drop_leaves(leaves, keys, _numba.Noise.of(dropout))
     return leaves

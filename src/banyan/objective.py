@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from banyan.model import BanyanModel, Passes
 
+if TYPE_CHECKING:
+    from banyan.backends._triton import Passes as DevicePasses
+
 LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More hardly make the products faster
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
-def reconstruction(model: BanyanModel, passes: Passes) -> Tensor:
+def reconstruction(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
     """Mean cross-entropy of the rebuilt leaves, over the vocabulary or over the batch's own distinct tokens."""
+    if not isinstance(passes, Passes):
+        return _on_gpu(model, passes)
     token = torch.from_numpy(passes.graph.token).long()
+    device = passes.down.device
     if model.config.candidates == "all":
-        return cross_entropy(passes.rebuilt, model.out_weight, model.out_bias, token)
-    candidates, target = torch.unique(token, return_inverse=True)
+        return cross_entropy(passes.rebuilt, model.out_weight, model.out_bias, token.to(device))
+    candidates, target = (part.to(device) for part in torch.unique(token, return_inverse=True))
     return cross_entropy(passes.rebuilt, model.out_weight[candidates], model.out_bias[candidates], target)
+
+
+def _on_gpu(model: BanyanModel, passes: DevicePasses) -> Tensor:
+    from banyan.backends import _triton_loss
+
+    graph, rebuilt = passes.graph, passes.rebuilt
+    token, count, entangled = graph.token, graph.counts[3:], not graph.plain
+    weight, bias = model.out_weight, model.out_bias
+    if model.config.candidates == "all":
+        return _triton_loss.cross_entropy(rebuilt, weight, bias, token, model.precision, count, distinct=entangled)
+    if entangled:  # the candidates are the leaves themselves: no need to ask the device how many there are
+        candidates, target = token, torch.arange(len(token), device=token.device)
+    else:
+        candidates, target = torch.unique(token[: int(count)], return_inverse=True)
+        rebuilt = rebuilt[: len(target)]
+    own_weight, own_bias = weight.index_select(0, candidates), bias.index_select(0, candidates)
+    return _triton_loss.cross_entropy(
+        rebuilt, own_weight, own_bias, target, model.precision, count, distinct=entangled, limited=entangled
+    )
 
 
 def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
@@ -39,7 +64,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, with_gradients: bool) -> Tensor:
         n = len(x)
-        safe = x.norm(dim=1).max() * weight.norm(dim=1).max() + bias.abs().max() < LARGEST
+        safe = bool(x.norm(dim=1).max() * weight.norm(dim=1).max() + bias.abs().max() < LARGEST)
         factor = bias.exp() if safe else torch.ones_like(bias)
         weight_and_factor = weight * factor[:, None]
         losses = torch.empty_like(x[:, 0])
@@ -84,6 +109,6 @@ _kept = threading.local()
 def _room_for_logits(rows: int, weight: Tensor) -> Tensor:
     """Kept from step to step: getting so much fresh memory from the system would cost as much as the exponentials."""
     room = getattr(_kept, "room", None)
-    if room is None or room.dtype != weight.dtype or room.numel() < rows * len(weight):
+    if room is None or (room.device, room.dtype) != (weight.device, weight.dtype) or room.numel() < rows * len(weight):
         room = _kept.room = weight.new_empty(rows * len(weight))
     return room[: rows * len(weight)].view(rows, len(weight))

@@ -49,8 +49,8 @@ def _whereabouts(path: str | Path) -> str:
 class RunFolder:
     """`out`, with what only the run needs in out/training."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, out: Path, processes: int = 1) -> None:
+        self.out, self.processes = out, processes
         self.work = out / "training"
         self.record = self.work / "run.json"  # there is a run when this is there
         self.checkpoint = self.work / "checkpoint.safetensors"
@@ -96,7 +96,13 @@ class RunFolder:
         began = Config.from_file(self.record)
         asked = {**overrides, **({"preset": preset} if preset else {})}
         config = Config.from_preset(**{**began.to_dict(), **asked})
-        began_with = Given(**json.loads(self.record.read_text(encoding="utf-8"))["given"])
+        record = json.loads(self.record.read_text(encoding="utf-8"))
+        began_with = Given(**record["given"])
+        if (began_by := record.get("processes", 1)) != self.processes:
+            raise BanyanError(
+                f"the run in {self.out} was begun by {_processes(began_by)} and cannot be resumed by "
+                f"{_processes(self.processes)}, because the processes share out its sentences: start as many again"
+            )
         differing = [name for name in asked if asked[name] != getattr(began, name) and name != "epochs"]
         told = [f"{name} was {getattr(began, name)!r} and is now {asked[name]!r}" for name in differing]
         for name, value in dataclasses.asdict(given).items():
@@ -122,6 +128,8 @@ class RunFolder:
             if not resume:
                 _remove(self.checkpoint, self.work / TOKENIZER)
             record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
+            if self.processes > 1:
+                record["processes"] = self.processes
             files.write_text(self.record, json.dumps(record, indent=2) + "\n")
             if not resume:
                 _remove(*(self.out / name for name in RESULTS))
@@ -131,6 +139,10 @@ class RunFolder:
                 if str(error):
                     raise
                 raise KeyboardInterrupt("stopped; go on with --resume") from None
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'es' * (count != 1)}"
 
 
 def _remove(*paths: Path) -> None:

@@ -34,12 +34,14 @@ _TOKENS, _OFFSETS, _META, _PROGRESS = "tokens.bin", "offsets.bin", "meta.json", 
 
 
 class Text(Protocol):
-    """What a store is made of: banyan.corpus.Corpus."""
+    """What a store is made of: banyan.corpus.Corpus, or a Shard of it."""
 
     report: Report
-    bytes_read: int
-    bytes_total: int
 
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def bytes_total(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
     def fingerprint(self) -> str: ...
 
@@ -133,12 +135,28 @@ class Store:
         return cls(tokens, offsets, Report.from_dict(meta["report"]), fingerprint)
 
 
-def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """All indices below n, in an order that depends on (seed, epoch) alone; the last batch may be short."""
+def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int, rank: int = 0) -> list[np.ndarray]:
+    """All indices below n, in an order that depends on (seed, epoch, rank) alone; the last batch may be short."""
     # Sorting raw words rather than Generator.permutation: the latter may change between versions of NumPy.
-    words = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(n)
+    # Each rank has an order of its own, or sentences that were neighbours in the corpus would meet in every step.
+    words = np.random.Philox(np.random.SeedSequence([seed, epoch, *([rank] if rank else [])])).random_raw(n)
     order = np.argsort(words, kind="stable")
     return [order[start : start + batch_size] for start in range(0, n, batch_size)]
+
+
+def of_all_shards(folder: Path, world: int) -> Report:
+    """What was read and kept by all processes, once they have built their stores."""
+    reports = [Store.open(shard(folder, rank, world)).report for rank in range(world)]
+    whole = dataclasses.replace(reports[0], kept=sum(report.kept for report in reports), dropped={})
+    for report in reports:
+        for reason, count in report.dropped.items():
+            whole.drop(reason, count)
+    return whole
+
+
+def shard(folder: Path, rank: int, world: int) -> Path:
+    """Where a process keeps its part of the store."""
+    return folder / f"shard-{rank}-of-{world}" if world > 1 else folder
 
 
 @dataclass

@@ -1,7 +1,12 @@
 """From raw text to a model folder: one plain loop, that can be killed at any moment and resumed.
 
 Everything random is a function of the seed and the step, and every sum has a fixed order, so a resumed run ends in
-the same bits as one that was never interrupted (same machine, same number of threads).
+the same bits as one that was never interrupted (same machine, same number of threads and processes; on a GPU, with
+deterministic=True).
+
+Steps come in windows: an accelerator is given a window of steps at once and then asked for their figures, because to
+ask is to wait. Whatever else is done (metrics, checkpoints, stopping) is done between windows. Several processes each
+take their share of every step; the first one writes and speaks.
 """
 
 from __future__ import annotations
@@ -14,27 +19,35 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from banyan import card, checkpoint, files, plots, threads
+from banyan import card, checkpoint, devices, files, plots
 from banyan.checkpoint import Progress
 from banyan.config import Config
-from banyan.corpus import Corpus
+from banyan.corpus import Corpus, Shard
 from banyan.display import COMPILING, Display, Meter, duration
+from banyan.distributed import Processes
 from banyan.encoder import TOKENIZER, WEIGHTS, Banyan, load_weights
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs, read_pairs, spearman
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
-from banyan.reference import Dropout
+from banyan.reference import NO_DROPOUT, Dropout
+from banyan.report import Report
 from banyan.runfolder import CARD, LOSS, METRICS, Given, RunFolder
-from banyan.store import Store, shuffled_batches
+from banyan.store import Store, Text, of_all_shards, shard, shuffled_batches
 from banyan.textfile import kind
 from banyan.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from banyan.backends._steps import Steps as GpuSteps
 
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
@@ -57,6 +70,9 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_seconds: float = 60,
+    device: str = "auto",
+    precision: str = "auto",
+    deterministic: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
     **overrides: Any,
@@ -70,37 +86,91 @@ def train(
     init: a finished model whose tokenizer and weights to start from.
     resume: go on where an interrupted run stopped (or start, if there is none), with its settings; epochs may be more.
     overwrite: start again where `out` holds a model or a run.
+    device: auto (the accelerator that torch finds, else the CPU), cpu, cuda, cuda:1, mps, xpu. A run begun on one
+        device may be resumed on another.
+    precision: of the output layer: auto (the fastest that the device has), float32, tf32 or bf16.
+    deterministic: the same seed gives the same bits on a GPU too, as it always does on the CPU.
     overrides: any setting of Config.
+
+    Started several times by torchrun, the processes train one model together (docs/many-machines.md).
     """
-    display = Display(quiet)
-    folder = RunFolder(Path(out))
-    folder.refuse_to_lose(resume, overwrite)
-    given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
-    config, given = folder.settle(preset, overrides, given, resume)
+    us = Processes.of_environment()
+    place = devices.choose(device, us.local_rank if us.several else None)
+    chosen = devices.choose_precision(precision, place)
+    with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
+        display = Display(quiet or not us.first)
+        folder = RunFolder(Path(out), us.world)
 
-    # Whatever may be wrong with what was given is found before anything is changed.
-    text = Corpus(corpus, column=column, layout=layout, spool=folder.work)
-    dev_text = _dev_text(given.dev, column, layout, folder.work) if given.dev else None
-    scored = read_pairs(given.pairs) if given.pairs else None
-    own = folder.work / TOKENIZER
-    begun = resume and own.exists()
-    made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
-    weights = load_weights(Path(given.init) / WEIGHTS, config, made.vocab_size) if given.init and made else {}
+        with us.together():  # whatever may be wrong with what was given is found before anything is changed
+            folder.refuse_to_lose(resume, overwrite)
+            given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
+            config, given = folder.settle(preset, overrides, given, resume)
+            text = _text(corpus, column, layout, folder, us)
+            dev_text = _dev_text(given.dev, column, layout, folder, us) if given.dev else None
+            scored = read_pairs(given.pairs) if given.pairs else None
+            own = folder.work / TOKENIZER
+            begun = resume and own.exists()
+            made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
+            weights = load_weights(Path(given.init) / WEIGHTS, config, made.vocab_size) if given.init and made else {}
+            share = _share(config.batch_size, us)
 
-    with folder.begin(config, given, resume), _all_threads():
-        display.note(text.layout_reason)
-        pieces = made or _made_tokenizer(text, config, display)
-        if not begun:
-            pieces.save(own)
-        display.note(f"vocabulary of {pieces.vocab_size:,} pieces")
-        store = _store(folder.work / "store", text, pieces, config, display)
-        display.note(store.report.summary())
-        dev_store = _store(folder.work / "dev", dev_text, pieces, config, display) if dev_text else None
-        run = Run(folder, BanyanModel(config, pieces.vocab_size), pieces, store, dev_store, scored, display)
+        with us.together():
+            if us.first:
+                stack.enter_context(folder.begin(config, given, resume))
+                display.note(text.layout_reason)
+                made = made or _made_tokenizer(text, config, display)
+                if not begun:
+                    made.save(own)
+                display.note(f"vocabulary of {made.vocab_size:,} pieces")
+
+        with us.together():
+            pieces = made or Tokenizer.from_file(own)
+            where = folder.work / "store"
+            mine = Shard(text, us.rank, us.world) if us.several else text
+            store = _store(shard(where, us.rank, us.world), mine, pieces, config, display)
+            dev_text = dev_text if us.first else None
+            dev_store = _store(folder.work / "dev", dev_text, pieces, config, display) if dev_text else None
+
+        with us.together():
+            report = of_all_shards(where, us.world) if us.several and us.first else store.report
+            display.note(report.summary())
+            model = BanyanModel(config, pieces.vocab_size).to(place)
+            model.precision = chosen
+            run = Run(folder, model, pieces, store, dev_store, scored, share, report, display, us)
         run.start_from(weights)
-        with closing(run.metrics):
+        with closing(run):
             run.go(checkpoint_seconds, tensorboard)
-            return run.finish()
+            with us.together():
+                return run.finish()
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sentences of a store that are meant."""
+
+    store: Store
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def batch(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.store.batch(self.indices[chosen])
+
+    def n_tokens(self, chosen: np.ndarray) -> int:
+        indices, offsets = self.indices[chosen], np.asarray(self.store.offsets)
+        return int((offsets[indices + 1] - offsets[indices]).sum())
+
+
+class _Loss(nn.Module):
+    """What a step lowers; a module, so that torch can average its gradients over processes."""
+
+    def __init__(self, model: BanyanModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, graph: Any, dropout: Dropout) -> Tensor:
+        return reconstruction(self.model, self.model(graph, dropout))
 
 
 class Run:
@@ -114,24 +184,29 @@ class Run:
         store: Store,
         dev: Store | None,
         pairs: Pairs | None,
+        share: int,
+        report: Report,
         display: Display,
+        us: Processes,
     ) -> None:
-        self.folder, self.out = folder, folder.out
+        self.folder, self.out, self.us = folder, folder.out, us
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
-        self.display, self.pairs = display, pairs
-        self.train_part, self.dev_part = _parts(store, dev, self.config.seed)
-        self.optimiser = torch.optim.Adam(model.parameters(), lr=self.config.lr, fused=True)
+        self.display, self.pairs, self.report = display, pairs, report
+        self.share = share  # this process's sentences of a step
+        self.device = model.embedding.device
+        self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
+        self.optimiser = devices.adam(model.parameters(), self.config.lr)
         data = store.fingerprint + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data)
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
-            if self.progress.data != data:
+            if self.progress.data != data and us.first:  # the first one's fingerprint is what a checkpoint holds
                 raise BanyanError(f"the text of the run in {self.out} has changed: --overwrite starts again with it")
             if self.progress.epoch > self.config.epochs:
                 raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
-        self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes)
-        self.report = store.report
+        self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
+        self.gpu: GpuSteps | None = None
         self.seconds = 0.0
 
     def start_from(self, weights: dict[str, np.ndarray]) -> None:
@@ -143,88 +218,159 @@ class Run:
 
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """All epochs that are left."""
-        sentences = len(self.train_part[1])
-        steps = self.config.epochs * math.ceil(sentences / self.config.batch_size)
-        held_out = f", {len(self.dev_part[1]):,} held out" if self.dev_part else ", none held out (too few)"
-        self.display.note(
-            f"training on {sentences:,} sentences{held_out}: {steps:,} steps on {threads.available()} threads"
-        )
+        self.epoch_steps = self.us.least(math.ceil(len(self.train_part) / self.share))
+        self.loss = self._averaged(_Loss(self.model))
+        self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
+        steps = self.config.epochs * self.epoch_steps
+        self._tell_what_is_ahead(steps)
         self.saved = started = time.monotonic()
         with ExitStack() as stack:
-            board = stack.enter_context(closing(_tensorboard(self.out))) if tensorboard else None
+            with self.us.together():
+                board = stack.enter_context(closing(_tensorboard(self.out))) if tensorboard and self.us.first else None
             asked = stack.enter_context(_interrupts())
             first_step = stack.enter_context(self.display.patience(COMPILING, 5))
-            meter = stack.enter_context(self.display.bar("training", steps, "steps"))
+            meter = _Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.config.epochs)
             while self.progress.epoch < self.config.epochs:
-                for step_metrics in self._epoch(meter):
+                for window, following in pairwise([*self._windows(), []]):
+                    rows, stop = self._window(window, following, asked)
                     first_step.cancel()
-                    self._log(step_metrics, board)
-                    if asked or time.monotonic() - self.saved > checkpoint_seconds:
-                        self._save()
-                    if asked:
-                        raise Interrupted(f"stopped after step {self.progress.step:,}, saved; go on with --resume")
-                self._end_of_epoch(board)
+                    with self.us.together():
+                        for row in rows:
+                            self._count(row, board)
+                        meter.show(rows)
+                        if stop or time.monotonic() - self.saved > checkpoint_seconds:
+                            self._save()
+                    if stop:
+                        raise self._stopped()
+                with self.us.together():
+                    self._end_of_epoch(board)
         self.seconds = time.monotonic() - started
 
-    def _epoch(self, meter: Meter) -> Iterator[dict[str, Any]]:
-        """The batches that are left of the epoch under way."""
-        store, part = self.train_part
-        batches = shuffled_batches(len(part), self.config.batch_size, self.config.seed, self.progress.epoch)
-        shown, tokens_since = time.monotonic(), 0
-        for indices in batches[self.progress.batch :]:
-            metrics = self._step(*store.batch(part[indices]))
-            yield metrics
-            tokens_since += metrics["tokens"]
-            now = time.monotonic()
-            if now - shown > 0.5:
-                speed, saved = tokens_since / (now - shown), 1 - metrics["nodes"] / metrics["plain_nodes"]
-                figures = {
-                    "epoch": f"{metrics['epoch']}/{self.config.epochs}",
-                    "loss": f"{metrics['loss']:.3f}",
-                    "tokens/s": f"{speed:,.0f}",
-                    "nodes saved": f"{saved:.0%}",
-                }
-                meter(metrics["step"], None, figures)
-                shown, tokens_since = now, 0
+    def _tell_what_is_ahead(self, steps: int) -> None:
+        (sentences,) = self.us.total([len(self.train_part)])
+        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few)"
+        where = devices.described(self.device, self.model.precision)
+        processes = f" in each of {self.us.world} processes" if self.us.several else ""
+        self.display.note(f"training on {sentences:,.0f} sentences{held_out}: {steps:,} steps on {where}{processes}")
 
-    def _step(self, tokens: np.ndarray, offsets: np.ndarray) -> dict[str, Any]:
-        """One batch: up, down, back, and the optimiser."""
-        dropout = Dropout(self.config.dropout, self.config.seed, self.progress.step)
-        graph = self.model.structure(tokens, offsets, dropout)
-        loss = reconstruction(self.model, self.model(graph, dropout))
-        value = loss.item()
-        if not math.isfinite(value):
-            raise self._diverged(f"the loss became {value}")
+    def _averaged(self, loss: _Loss) -> nn.Module:
+        """The loss whose gradients are averaged over the processes."""
+        if not self.us.several:
+            return loss
+        averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
+        # Its first pass sends the gradients in another order than all later ones, which is another order of adding them
+        # up. That pass is one that counts for nothing, so that a resumed run repeats the bits of an uninterrupted one.
+        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT]):
+            averaged(graph, NO_DROPOUT).backward()
+        self.optimiser.zero_grad(set_to_none=True)
+        return averaged
+
+    def _gpu_steps(self) -> GpuSteps:
+        """What takes the model through windows where our GPU kernels run."""
+        from banyan.backends._steps import Steps
+        from banyan.backends._window import DeviceStore
+
+        plain = self.config.trees == "plain"
+        part = self.train_part
+        store = DeviceStore(part.store, part.indices, self.tokenizer.vocab_size, self.device, plain)
+        return Steps(
+            self.model,
+            self.optimiser,
+            lambda graph: self.loss(graph, NO_DROPOUT),  # it was dropped out when it was made
+            store,
+            lambda i: Dropout(self.config.dropout, self.config.seed, self.progress.step + i),
+            devices.WINDOW,
+            self.us.worst if self.us.several else None,
+        )
+
+    def _windows(self) -> list[list[np.ndarray]]:
+        """The batches that are left of the epoch under way. The last one, which may be short, is alone in a window."""
+        seed, epoch = self.config.seed, self.progress.epoch
+        batches = shuffled_batches(len(self.train_part), self.share, seed, epoch, self.us.rank)[: self.epoch_steps]
+        last = len(batches) - 1
+        starts = [*range(self.progress.batch, last, devices.window(self.device)), last, len(batches)]
+        return [batches[start:end] for start, end in pairwise(starts) if self.progress.batch <= last]
+
+    def _window(
+        self, window: Sequence[np.ndarray], following: Sequence[np.ndarray], asked: Sequence[int]
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """A step for each of these batches, then the metrics of all processes; and whether one was asked to stop."""
+        losses, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
+        n = len(losses)
+        sentences = [len(indices) for indices in window[:n]]
+        tokens = [self.train_part.n_tokens(indices) for indices in window[:n]]
+        figures = self.us.total([*_fetched(losses), *_fetched(nodes), *sentences, *tokens, bool(asked)])
+        return [self._row(i, *figures[i : 4 * n : n]) for i in range(n)], figures[-1] > 0
+
+    def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        """The loss and the nodes of each step, as numbers or still on the device. Alone, it may stop between steps."""
+        losses, nodes = [], []
+        steps = range(self.progress.step, self.progress.step + len(window))
+        dropouts = [Dropout(self.config.dropout, self.config.seed, step) for step in steps]
+        for graph, dropout in zip(self._graphs(self.train_part, window, dropouts), dropouts, strict=False):
+            losses.append(self._step(graph, dropout))
+            nodes.append(graph.n_nodes)
+            if asked and not self.us.several:
+                break
+        return losses, nodes
+
+    def _graphs(self, part: Part, chosen: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> Iterator[Any]:
+        """The graph of each of these batches of a part, made when its turn comes: it depends on the weights."""
+        for indices, dropout in zip(chosen, dropouts, strict=True):
+            yield self.model.structure(*part.batch(indices), dropout)
+
+    def _step(self, graph: Any, dropout: Dropout) -> Tensor:
+        """One batch: up, down, back, and the optimiser. Its loss, which nobody waits for."""
+        loss = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
+        return loss.detach()
+
+    def _row(self, i: int, loss: float, nodes: float, sentences: float, tokens: float) -> dict[str, Any]:
+        """The metrics of the i-th step of a window."""
+        return {
+            "step": self.progress.step + i + 1,
+            "epoch": self.progress.epoch + 1,
+            "loss": loss / self.us.world,
+            "sentences": int(sentences),
+            "tokens": int(tokens),
+            "nodes": int(nodes),
+            "plain_nodes": 2 * int(tokens) - int(sentences),
+        }
+
+    def _count(self, row: dict[str, Any], board: Any) -> None:
+        """A step is done."""
+        if not math.isfinite(row["loss"]):
+            raise _diverged(f"the loss became {row['loss']} at step {row['step']:,}")
         self.progress.step += 1
         self.progress.batch += 1
-        self.progress.loss_sum += value
-        return {
-            "step": self.progress.step,
-            "epoch": self.progress.epoch + 1,
-            "loss": value,
-            "sentences": len(offsets) - 1,
-            "tokens": len(tokens),
-            "nodes": graph.n_nodes,
-            "plain_nodes": 2 * len(tokens) - (len(offsets) - 1),
-        }
+        self.progress.loss_sum += row["loss"]
+        self._log(row, board)
 
-    def _diverged(self, what: str) -> BanyanError:
-        return BanyanError(f"{what} after step {self.progress.step:,}: --overwrite starts again; try a lower lr")
+    def _stopped(self) -> BaseException:
+        """What ends this process when one was asked to; the first one says so."""
+        told = f"stopped after step {self.progress.step:,}, saved; go on with --resume"
+        return Interrupted(told) if self.us.first else SystemExit(130)
 
     def _end_of_epoch(self, board: Any) -> None:
+        done, self.progress = self.progress, Progress(
+            epoch=self.progress.epoch + 1,
+            step=self.progress.step,
+            metrics_bytes=self.progress.metrics_bytes,
+            data=self.progress.data,
+        )
+        if not self.us.first:
+            return
         metrics: dict[str, Any] = {
-            "step": self.progress.step,
-            "finished_epoch": self.progress.epoch + 1,
-            "train_loss": self.progress.loss_sum / self.progress.batch,
+            "step": done.step,
+            "finished_epoch": done.epoch + 1,
+            "train_loss": done.loss_sum / done.batch,
         }
         if self.dev_part:
-            metrics["dev_loss"] = self._dev_loss()
+            metrics["dev_loss"] = self._dev_loss(self.dev_part)
         if self.pairs:
             metrics["pairs_spearman"] = spearman(self.banyan().encode, self.pairs)
-        self.progress = Progress(epoch=self.progress.epoch + 1, step=self.progress.step, data=self.progress.data)
         self._log(metrics, board)
         figures = [f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in list(metrics)[2:]]
         self.display.note(f"epoch {metrics['finished_epoch']:2}: {', '.join(figures)}")
@@ -234,44 +380,84 @@ class Run:
         plots.loss_curve(self.out / METRICS, self.out / LOSS)
 
     @torch.no_grad()
-    def _dev_loss(self) -> float:
+    def _dev_loss(self, part: Part) -> float:
         """Mean over the held-out batches, without dropout."""
-        assert self.dev_part
-        store, part = self.dev_part
-        losses = []
-        for start in range(0, len(part), self.config.batch_size):
-            batch = store.batch(part[start : start + self.config.batch_size])
-            losses.append(reconstruction(self.model, self.model(self.model.structure(*batch))).item())
-        return float(np.mean(losses))
+        size = self.config.batch_size
+        chosen = [np.arange(start, min(start + size, len(part))) for start in range(0, len(part), size)]
+        graphs = self._graphs(part, chosen, [NO_DROPOUT] * len(chosen))
+        return float(np.mean(_fetched([reconstruction(self.model, self.model(graph)) for graph in graphs])))
 
     def _log(self, metrics: dict[str, Any], board: Any) -> None:
+        if self.metrics is None:
+            return
         self.progress.metrics_bytes = self.metrics.write(metrics)
         for name, value in metrics.items() if board else ():
             if isinstance(value, float):
                 board.add_scalar(name, value, metrics["step"])
 
     def _save(self) -> None:
+        if self.metrics is None:
+            return
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise self._diverged("a weight became infinite or not a number")
+            raise _diverged(f"a weight became infinite or not a number by step {self.progress.step:,}")
         self.metrics.sync()
         checkpoint.save(self.folder.checkpoint, self.model, self.optimiser, self.progress)
         self.saved = time.monotonic()
 
     def banyan(self) -> Banyan:
-        """The model as it is now, for use."""
-        weights = {name: p.detach().numpy() for name, p in self.model.named_parameters()}
-        return Banyan(self.config, self.tokenizer, weights)
+        """The model as it is now, for use where it was trained."""
+        weights = {name: p.detach().cpu().numpy() for name, p in self.model.named_parameters()}
+        return Banyan(self.config, self.tokenizer, weights, str(self.device) if self.gpu else "cpu")
 
     def finish(self) -> Banyan:
         """Write the result folder."""
-        self.metrics.sync()
         model = self.banyan()
+        if self.metrics is None:
+            return model
+        self.metrics.sync()
         model.save_pretrained(self.out)
         plots.loss_curve(self.out / METRICS, self.out / LOSS)
         files.write_text(self.out / CARD, card.model_card(model, self.report, self.out / METRICS))
         size = (self.out / WEIGHTS).stat().st_size / 1e6
         self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
         return model
+
+    def close(self) -> None:
+        if self.metrics is not None:
+            self.metrics.close()
+
+
+def _fetched(values: Sequence[Any]) -> list[Any]:
+    """Numbers, or what a device has of them, as numbers: it is waited for once."""
+    return torch.stack(list(values)).tolist() if isinstance(values[0], Tensor) else list(values)
+
+
+def _diverged(what: str) -> BanyanError:
+    return BanyanError(f"{what}: --overwrite starts again; try a lower lr")
+
+
+class _Pace:
+    """Shows how training goes, twice a second at most."""
+
+    def __init__(self, meter: Meter, epochs: int) -> None:
+        self.meter, self.epochs = meter, epochs
+        self.shown, self.tokens = time.monotonic(), 0
+
+    def show(self, rows: Sequence[dict[str, Any]]) -> None:
+        now = time.monotonic()
+        self.tokens += sum(row["tokens"] for row in rows)
+        if now - self.shown <= 0.5:
+            return
+        last = rows[-1]
+        speed, saved = self.tokens / (now - self.shown), 1 - last["nodes"] / last["plain_nodes"]
+        figures = {
+            "epoch": f"{last['epoch']}/{self.epochs}",
+            "loss": f"{last['loss']:.3f}",
+            "tokens/s": f"{speed:,.0f}",
+            "nodes saved": f"{saved:.0%}",
+        }
+        self.meter(last["step"], None, figures)
+        self.shown, self.tokens = now, 0
 
 
 class _Metrics:
@@ -301,10 +487,26 @@ class _Metrics:
         self.file.close()
 
 
-def _dev_text(dev: str, column: str | None, layout: str, spool: Path) -> Corpus:
+def _text(
+    sources: str | Path | Sequence[str | Path], column: str | None, layout: str, folder: RunFolder, us: Processes
+) -> Corpus:
+    names = [sources] if isinstance(sources, str | Path) else list(sources)
+    if us.several and "-" in map(str, names):
+        raise BanyanError(f"{us.world} processes cannot all read standard input: write it to a file first")
+    return Corpus(names, column=column, layout=layout, spool=None if us.several else folder.work)
+
+
+def _dev_text(dev: str, column: str | None, layout: str, folder: RunFolder, us: Processes) -> Corpus:
     """The held-out text; the column is meant for it too if it is a table."""
     is_text = kind(Path(dev)) in ("text", None)
-    return Corpus(dev, column=None if is_text else column, layout=layout, spool=spool)
+    return _text(dev, None if is_text else column, layout, folder, us)
+
+
+def _share(batch_size: int, us: Processes) -> int:
+    """The sentences of a step that each process takes."""
+    if batch_size % us.world:
+        raise BanyanError(f"{us.world} processes cannot share batch_size {batch_size}: choose a multiple of {us.world}")
+    return batch_size // us.world
 
 
 def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
@@ -328,7 +530,7 @@ def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokeniz
         )
 
 
-def _store(folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
+def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
     with display.bar("tokenising", None, "sentences") as meter:
         return Store.build(
             folder,
@@ -340,28 +542,14 @@ def _store(folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, d
         )
 
 
-Part = tuple[Store, np.ndarray]  # a store, and the sentences of it that are meant
-
-
-def _parts(store: Store, dev: Store | None, seed: int) -> tuple[Part, Part | None]:
-    """What is trained on and what is held out."""
+def _parts(store: Store, dev: Store | None, seed: int, us: Processes) -> tuple[Part, Part | None]:
+    """What is trained on and what is held out; the first process alone holds out, and evaluates."""
     if dev is not None:
-        return (store, np.arange(len(store))), (dev, np.arange(min(len(dev), DEV_MOST)))
-    held_out = min(len(store) // DEV_SHARE, DEV_MOST)
+        return Part(store, np.arange(len(store))), Part(dev, np.arange(min(len(dev), DEV_MOST)))
+    held_out = min(len(store) // DEV_SHARE, DEV_MOST) if us.first else 0
     (order,) = shuffled_batches(len(store), len(store), seed, epoch=2**32)  # an epoch that no run reaches
     kept, out = np.sort(order[held_out:]), np.sort(order[:held_out])
-    return (store, kept), (store, out) if held_out else None
-
-
-@contextmanager
-def _all_threads() -> Iterator[None]:
-    """Let torch use as many threads as our kernels do."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads.available())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return Part(store, kept), Part(store, out) if held_out else None
 
 
 @contextmanager

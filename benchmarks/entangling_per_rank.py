@@ -1,0 +1,114 @@
+"""What it costs to entangle by shares: a step of 512 or 4,096 sentences divided among 1, 2, 4 and 8 processes.
+
+    python benchmarks/entangling_per_rank.py [--model FOLDER]
+
+Each process makes one graph of its own share, so what two shares have in common is computed twice, and the tokens that
+are frequent enough to be in several shares are scored once in each. Counted over a few steps, with weights as they are
+at the start and, if a model is given, as they are in it. First the shares are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import report, sentences
+
+from banyan.config import Config
+from banyan.encoder import TOKENIZER, WEIGHTS, load_weights
+from banyan.graph import Graph
+from banyan.model import BanyanModel
+from banyan.report import Report
+from banyan.store import Store, shuffled_batches
+from banyan.tokenizer import Tokenizer
+
+BATCHES, RANKS = (512, 4096), (1, 2, 4, 8)
+STEPS = 5
+
+
+def store_of(text: list[str], tokenizer: Tokenizer, config: Config) -> Store:
+    """The sentences that would be trained on."""
+    tokens, offsets = tokenizer.encode(text)
+    keep = (np.diff(offsets) >= config.min_pieces) & (np.diff(offsets) <= config.max_pieces)
+    tokens, offsets = Store(tokens, offsets, Report(), "").batch(np.flatnonzero(keep))
+    return Store(tokens, offsets, Report(), "")
+
+
+def shares(store: Store, batch: int, ranks: int, step: int) -> list[np.ndarray]:
+    """The sentences of each rank in a step: its own shuffled shard's, as in training."""
+    shards = [np.arange(rank, len(store), ranks) for rank in range(ranks)]
+    return [
+        shard[shuffled_batches(len(shard), batch // ranks, 0, 0, rank)[step]] for rank, shard in enumerate(shards)
+    ]
+
+
+def counted(model: BanyanModel, store: Store, batch: int, ranks: int) -> dict[str, Any]:
+    nodes, plain, distinct, scored, repeated = 0, 0, 0, 0, 0
+    for step in range(STEPS):
+        graphs = []
+        for share in shares(store, batch, ranks, step):
+            tokens, offsets = store.batch(share)
+            graph = model.structure(tokens, offsets)
+            assert isinstance(graph, Graph)
+            graphs.append(graph)
+            plain += 2 * len(tokens) - len(share)
+        times = Counter(token for graph in graphs for token in graph.token.tolist())
+        nodes += sum(graph.n_nodes for graph in graphs)
+        distinct += len(times)
+        scored += sum(times.values())
+        repeated += sum(count for count in times.values() if count == ranks)
+    return {
+        "batch": batch,
+        "processes": ranks,
+        "nodes a step": nodes // STEPS,
+        "of plain trees": nodes / plain,
+        "distinct tokens": distinct // STEPS,
+        "tokens scored": scored // STEPS,
+        "of them in all shares": repeated / scored,
+    }
+
+
+def table(model: BanyanModel, store: Store) -> list[dict[str, Any]]:
+    rows = [counted(model, store, batch, ranks) for batch in BATCHES for ranks in RANKS]
+    for row in rows:
+        alone = next(other for other in rows if other["batch"] == row["batch"] and other["processes"] == 1)
+        row["nodes, of one process's"] = row["nodes a step"] / alone["nodes a step"]
+    return rows
+
+
+def check(store: Store) -> None:
+    """Shares are disjoint, as large as they should be, and one process has all of the step."""
+    (alone,) = shares(store, 512, 1, 0)
+    np.testing.assert_array_equal(alone, shuffled_batches(len(store), 512, 0, 0)[0])
+    eighths = np.concatenate(shares(store, 512, 8, 0))
+    assert len(np.unique(eighths)) == 512
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="a folder that banyan train wrote")
+    options = parser.parse_args()
+    text, source = sentences(200_000)
+    config = Config()
+    if options.model:
+        tokenizer = Tokenizer.from_file(options.model / TOKENIZER)
+    else:
+        tokenizer = Tokenizer.train(text, kind="bpe", vocab_size=25_000, lowercase=True, zero_digits=True)
+    store = store_of(text, tokenizer, config)
+    model = BanyanModel(config, tokenizer.vocab_size)
+    check(store)
+    tables = {"weights as at the start": table(model, store)}
+    if options.model:
+        with torch.no_grad():
+            for name, weights in load_weights(options.model / WEIGHTS, config, tokenizer.vocab_size).items():
+                model.get_parameter(name).copy_(torch.from_numpy(weights))
+        tables["weights of a trained model"] = table(model, store)
+    report(tables, text=source, vocabulary=tokenizer.vocab_size, sentences=len(store), steps=STEPS)
+
+
+if __name__ == "__main__":
+    main()

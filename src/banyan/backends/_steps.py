@@ -1,0 +1,167 @@
+"""Training steps on a GPU: recorded once as a CUDA graph, then replayed, so that the host says "again" where it would
+launch a hundred kernels.
+
+A recorded step takes its batch from the next row of the window, and writes its loss into the next row of the metrics.
+Two different nodes with one hash void their step and those after it (the optimiser passes over them): when the host
+learns of it, the step is done again with other hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from banyan.backends._triton import Batch, Noise, kernel
+from banyan.backends._window import DeviceStore, Window
+from banyan.model import BanyanModel
+from banyan.reference import Dropout
+
+Indices = Sequence[np.ndarray]
+
+
+@kernel
+def _next_kernel(window, row, at, width, BLOCK: tl.constexpr):
+    """The next row of the window."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(window + tl.load(at).to(tl.int64) * width + i, mask=i < width)
+    tl.store(row + i, value, mask=i < width)
+
+
+@kernel
+def _record_kernel(loss, counts, metrics, at, void):
+    """The next row of the metrics: loss, nodes, collided."""
+    row = tl.load(at)
+    collided = tl.load(counts + 2).to(tl.float32)
+    tl.store(metrics + 3 * row, tl.load(loss))
+    tl.store(metrics + 3 * row + 1, tl.load(counts).to(tl.float32))
+    tl.store(metrics + 3 * row + 2, collided)
+    tl.store(void, tl.maximum(tl.load(void), collided))
+    tl.store(at, row + 1)
+
+
+class Steps:
+    """Takes a model through windows of batches.
+
+    loss: of a graph.
+    dropout: of the i-th step from now.
+    agree: makes `void` the same in all processes, if there are several.
+    """
+
+    def __init__(
+        self,
+        model: BanyanModel,
+        optimiser: torch.optim.Optimizer,
+        loss: Callable[[Any], Tensor],
+        store: DeviceStore,
+        dropout: Callable[[int], Dropout],
+        most: int,
+        agree: Callable[[Tensor], object] | None = None,
+    ) -> None:
+        self.model, self.optimiser, self.loss = model, optimiser, loss
+        self.store, self.dropout, self.agree = store, dropout, agree
+        device = model.embedding.device
+        self.metrics = torch.zeros(most, 3, device=device)
+        self.at = torch.zeros(1, dtype=torch.int32, device=device)
+        self.void = torch.zeros((), device=device)
+        optimiser.found_inf = self.void  # type: ignore[attr-defined]  # how torch's own loss scaling skips a step
+        asks = model.config.trees == "plain" and model.config.candidates == "batch"  # how many tokens are distinct
+        self.records = device.type == "cuda" and agree is None and not asks
+        self.recorded: _Recorded | None = None
+        self.drawn: tuple[Indices, Window] | None = None
+
+    def run(self, batches: Indices, following: Indices = ()) -> tuple[list[float], list[int]]:
+        """A step for each of these batches, of one size: their losses and nodes. What follows is drawn meanwhile."""
+        window = self._window(batches)
+        done, salt = 0, 0
+        while True:
+            self.at.fill_(done)
+            self._enqueue(window, done, len(batches), salt)
+            if following:
+                self.drawn, following = (following, self._draw(following, len(batches))), ()
+            losses, nodes, collided = self.metrics[: len(batches)].T.tolist()
+            again = [i for i in range(done, len(batches)) if collided[i]]
+            if not again:
+                return losses, [int(n) for n in nodes]
+            salt, done = salt + 1 if again[0] == done else 1, again[0]
+            self.void.zero_()
+
+    def _window(self, batches: Indices) -> Window:
+        drawn, self.drawn = self.drawn, None
+        return drawn[1] if drawn is not None and drawn[0] is batches else self._draw(batches)
+
+    def _draw(self, batches: Indices, steps_before: int = 0) -> Window:
+        dropouts = [self.dropout(steps_before + i) for i in range(len(batches))]
+        return self.store.draw(batches, dropouts, self.recorded.window.room if self.recorded else None)
+
+    def _enqueue(self, window: Window, begin: int, end: int, salt: int) -> None:
+        """These steps of the window; the first of them with this salt."""
+        if not self.records or end - begin < 4:
+            for i in range(begin, end):
+                self._step(*window.step(i), salt if i == begin else 0)
+            return
+        if salt:
+            self._step(*window.step(begin), salt)
+            begin += 1
+        if self.recorded is None or not self.recorded.take(window):
+            self.recorded = None  # its memory first
+            self.recorded = _Recorded(window, len(self.metrics), self.at, self._step, self.void)
+            self.at.fill_(begin)
+        for _ in range(begin, end):
+            self.recorded.graph.replay()
+
+    def _step(self, batch: Batch, noise: Noise, salt: int = 0) -> None:
+        """One batch: structure, up, down, back, and the optimiser."""
+        graph = self.model.structure_of(batch, noise, salt)
+        loss = self.loss(graph)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        _record_kernel[(1,)](loss.detach(), graph.counts, self.metrics, self.at, self.void)
+        if self.agree:
+            self.agree(self.void)
+        self.optimiser.step()
+
+
+class _Recorded:
+    """A step as a CUDA graph, and the window that it goes through."""
+
+    def __init__(
+        self, window: Window, most: int, at: Tensor, step: Callable[[Batch, Noise], None], void: Tensor
+    ) -> None:
+        rows = window.rows.new_zeros(most, window.rows.shape[1])
+        self.window = Window(rows, window.room, window.dropout)
+        self.take(window)
+        row = torch.empty_like(rows[0])
+
+        def next_step() -> None:
+            grid = (triton.cdiv(len(row), 1024),)
+            _next_kernel[grid](rows, row, at, len(row), BLOCK=1024)
+            rate = window.dropout.rate
+            step(*window.room.split(row, 1 / (1 - rate), rate > 0))
+
+        void.fill_(1)  # these steps count for nothing
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                at.zero_()
+                next_step()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            next_step()
+        void.zero_()
+
+    def take(self, window: Window) -> bool:
+        """Go through this window from now on, if it fits."""
+        if window.room != self.window.room:
+            return False
+        self.window.rows[: len(window.rows)] = window.rows
+        return True
+
+

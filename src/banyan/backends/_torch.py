@@ -1,0 +1,105 @@
+"""What reference.py says in plain torch: any device, float32 or float64, gradients by autograd.
+
+For devices without kernels of their own (mps, xpu). All nodes of a height at once, nothing written in place: each
+height copies the rows so far, which costs little for the few dozen heights of sentences.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from banyan.graph import Graph
+from banyan.reference import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout
+
+_32 = (1 << 32) - 1
+
+
+def on_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """Indices, as int64: not every device takes others."""
+    return torch.from_numpy(array.astype(np.int64, copy=False)).to(device)
+
+
+# --- Dropout ---------------------------------------------------------------------------------------------------------
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """`mix` of the reference; NumPy's uint64 wraps by itself."""
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
+def masks(
+    dropout: Dropout, place: int, keys: np.ndarray, E: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """Those of the reference, one row per key [n, E].
+
+    Torch has no unsigned arithmetic: the 64 bits of each key are mixed in NumPy, the 32 bits of each column in int64,
+    with the multipliers less 2^32. That changes none of the low 32 bits, and no product can overflow.
+    """
+    state = _mix(keys ^ np.uint64(dropout.stream(place)))
+    low, high = on_device(np.stack([state & np.uint64(_32), state >> np.uint64(32) | np.uint64(1)]), device)
+    x = low[:, None] + torch.arange(E, device=device) * high[:, None] & _32
+    x = (x ^ x >> 16) * (0x85EBCA6B - 2**32) & _32
+    x = (x ^ x >> 13) * (0xC2B2AE35 - 2**32) & _32
+    kept = (x ^ x >> 16) >= int(dropout.rate * 2**32)
+    return kept.to(dtype) * (1 / (1 - dropout.rate))
+
+
+def _drop(rows: Tensor, place: int, keys: np.ndarray, dropout: Dropout) -> Tensor:
+    if dropout.rate == 0:
+        return rows
+    return rows * masks(dropout, place, keys, rows.shape[1], rows.device, rows.dtype)
+
+
+def drop_leaves(leaves: Tensor, keys: np.ndarray, dropout: Dropout) -> Tensor:
+    return _drop(leaves, LEAF, keys, dropout)
+
+
+# --- Both passes -----------------------------------------------------------------------------------------------------
+
+
+def _per_channel(E: int, *vectors: Tensor) -> list[Tensor]:
+    return [vector.repeat(E // len(vector)) for vector in vectors]
+
+
+def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
+    """Equation 3 from leaves already dropped out: the embedding of every node on the way up [N, E]."""
+    comp_l, comp_r, comp_b = functions[:3]
+    L, E = leaves.shape
+    gate_l, gate_r, bias = _per_channel(E, comp_l.sigmoid(), comp_r.sigmoid(), comp_b)
+    children = on_device(graph.children, leaves.device)
+    up = leaves
+    for first, last in pairwise(graph.levels[1:].tolist()):
+        left, right = (up.index_select(0, side) for side in children[first - L : last - L].unbind(1))
+        parents = left * gate_l + right * gate_r + bias
+        up = torch.cat([up, _drop(parents, NODE, graph.key[first:last], dropout)])
+    return up
+
+
+def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
+    """Equation 4 from the roots down: the mean of each node's messages, or its own vector if it gets none [N, E]."""
+    decomp_l, decomp_r, decomp_lb, decomp_rb = functions[3:]
+    L, E = graph.n_leaves, up.shape[1]
+    gate_l, gate_r, bias_l, bias_r = _per_channel(E, decomp_l.sigmoid(), decomp_r.sigmoid(), decomp_lb, decomp_rb)
+    children, messages = on_device(graph.children, up.device), torch.from_numpy(graph.messages)[:, None].to(up)
+    levels = list(pairwise(graph.levels.tolist()))
+    own = up.split([last - first for first, last in levels])
+    down = []
+    below = torch.zeros_like(up)  # the sum of the messages so far, of all nodes not yet reached
+    for height in reversed(range(len(levels))):
+        first, last = levels[height]
+        below, reached = below.split([first, last - first])
+        n = messages[first:last]
+        parents = torch.where(n > 0, reached / n.clamp(min=1), own[height])  # never 0/0: its gradient would be NaN
+        down.append(parents)
+        if height > 0:
+            to_left = _drop(parents * gate_l + bias_l, LEFT_MESSAGE, graph.key[first:last], dropout)
+            to_right = _drop(parents * gate_r + bias_r, RIGHT_MESSAGE, graph.key[first:last], dropout)
+            to_both = torch.stack([to_left, to_right], 1).flatten(0, 1)
+            below = below.index_add(0, children[first - L : last - L].flatten(), to_both)
+    return torch.cat(down[::-1])

@@ -1,0 +1,143 @@
+"""Batches drawn on the device, those of many steps together: a window.
+
+The tokens live on the device. Which of them are distinct in a batch does not depend on the weights, so that is found
+here too. The host learns once a window how much room its largest batch needs, while earlier steps still run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from banyan.backends._triton import Batch, Noise
+from banyan.reference import Dropout
+from banyan.store import Store
+
+SHARE = 4  # of the free memory of the device, one part in so many may be taken by the tokens
+ROUNDED = 1024, 128  # room for tokens and for leaves comes in multiples of these
+_STREAMS = 12  # int32 numbers that hold the streams of a step: six of 64 bits, of which five are used
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the batches of a window are given room for, so that the window's rows are of one length."""
+
+    sentences: int
+    tokens: int
+    leaves: int
+    longest: int
+
+    @property
+    def parts(self) -> list[int]:
+        """Where in a row is what: tokens, leaf of each, token of each leaf, streams, offsets, sizes."""
+        return [self.tokens, self.tokens, self.leaves, _STREAMS, -(-(self.sentences + 1) // 4) * 4, 4]
+
+    def with_room_for(self, other: Room) -> Room:
+        tokens, leaves = max(self.tokens, other.tokens), max(self.leaves, other.leaves)
+        return Room(other.sentences, tokens, leaves, max(self.longest, other.longest))
+
+    def split(self, row: Tensor, scale: float, on: bool) -> tuple[Batch, Noise]:
+        """A row as what the kernels take."""
+        tokens, leaf, token, streams, offsets, sizes = row.split(self.parts)
+        batch = Batch(tokens, offsets[: self.sentences + 1], token, leaf, sizes, self.longest)
+        return batch, Noise(streams.view(torch.int64), scale, on)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The batches of some steps, one a row."""
+
+    rows: Tensor  # int32 [steps, ...]
+    room: Room
+    dropout: Dropout  # of the first step; the others differ by their streams only
+
+    def step(self, i: int) -> tuple[Batch, Noise]:
+        rate = self.dropout.rate
+        return self.room.split(self.rows[i], 1 / (1 - rate), rate > 0)
+
+
+class DeviceStore:
+    """Draws from the sentences `indices` of a store; its tokens are on the device if they fit there, and are brought
+    as needed if not."""
+
+    def __init__(
+        self, store: Store, indices: np.ndarray, vocab_size: int, device: torch.device, plain: bool
+    ) -> None:
+        self.store, self.indices, self.vocab_size = store, indices, vocab_size
+        self.device, self.plain = device, plain
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
+        fits = 4 * store.n_tokens < free / SHARE
+        self.tokens = self._brought(np.asarray(store.tokens), torch.int32) if fits else None
+
+    def _brought(self, array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
+        tensor = torch.from_numpy(array.astype(np.int32 if dtype == torch.int32 else np.int64))
+        return tensor.to(self.device)
+
+    def draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None = None) -> Window:
+        """Of each list of sentences, a batch, all of one length; with at least as much room as `room`, if it is for
+        as many sentences. Runs beside what the device is doing."""
+        if self.stream is None:
+            return self._draw(batches, dropouts, room)
+        with torch.cuda.stream(self.stream):
+            window = self._draw(batches, dropouts, room)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        window.rows.record_stream(torch.cuda.current_stream(self.device))
+        return window
+
+    def _draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None) -> Window:
+        steps, B = len(batches), len(batches[0])
+        sentences = self.indices[np.concatenate(batches)]
+        all_offsets = np.asarray(self.store.offsets)
+        starts = all_offsets[sentences]
+        lengths = (all_offsets[sentences + 1] - starts).reshape(steps, B)
+        sizes = lengths.sum(1)
+        step = self._repeated(np.arange(steps), sizes)
+        tokens = self._tokens(sentences, starts, lengths.ravel())
+        leaf, token, of_step, n_leaves = self._leaves(tokens, step, steps)
+        tokens_room, leaves_room = _rounded(sizes.max(), ROUNDED[0]), _rounded(max(n_leaves.tolist()), ROUNDED[1])
+        needed = Room(B, tokens_room, leaves_room, max(64, triton.next_power_of_2(int(lengths.max()))))
+        if room is not None and room.sentences == B:
+            needed = room.with_room_for(needed)
+        rows = torch.zeros(steps, sum(needed.parts), dtype=torch.int32, device=self.device)
+        of_tokens, of_leaf, of_token, of_streams, of_offsets, of_sizes = rows.split(needed.parts, 1)
+        within = torch.arange(len(tokens), device=self.device) - self._repeated(np.cumsum(sizes) - sizes, sizes)
+        of_tokens[step, within], of_leaf[step, within] = tokens, leaf
+        place = torch.arange(len(token), device=self.device) - (n_leaves.cumsum(0) - n_leaves)[of_step]
+        of_token[of_step, place] = token
+        of_streams.copy_(Noise.streams_of(dropouts, self.device).view(torch.int32))
+        of_offsets[:, 1 : B + 1] = self._brought(np.cumsum(lengths, 1))
+        of_sizes[:, 0], of_sizes[:, 1] = self._brought(sizes), n_leaves
+        return Window(rows, needed, dropouts[0])
+
+    def _tokens(self, sentences: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
+        if self.tokens is None:
+            return self._brought(self.store.batch(sentences)[0], torch.int32)
+        places = self._repeated(starts - (np.cumsum(lengths) - lengths), lengths)
+        return self.tokens[places + torch.arange(len(places), device=self.device)]
+
+    def _repeated(self, values: np.ndarray, times: np.ndarray) -> Tensor:
+        both = self._brought(np.stack([values, times]))
+        return torch.repeat_interleave(both[0], both[1], output_size=int(times.sum()))
+
+    def _leaves(self, tokens: Tensor, step: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each position its leaf; of each leaf of all steps its token and its step; of each step how many."""
+        if self.plain:
+            n_leaves = torch.bincount(step, minlength=steps)
+            leaf = torch.arange(len(tokens), device=self.device) - (n_leaves.cumsum(0) - n_leaves)[step]
+            return leaf.int(), tokens, step, n_leaves
+        seen = torch.zeros(steps, self.vocab_size, dtype=torch.int32, device=self.device)
+        places = step * self.vocab_size + tokens
+        seen.view(-1)[places] = 1
+        number = seen.cumsum(1, dtype=torch.int32)
+        of_step, token = seen.nonzero(as_tuple=True)
+        return number.view(-1)[places] - 1, token.int(), of_step, number[:, -1].long()
+
+
+def _rounded(n: int, to: int) -> int:
+    return triton.cdiv(int(n), to) * to

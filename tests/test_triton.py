@@ -1,0 +1,391 @@
+"""The GPU kernels are the reference, only faster. Where there is a GPU they run on it; elsewhere their logic runs in
+Triton's interpreter, on small cases."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_batch, random_functions
+
+from banyan import devices, reference
+from banyan import graph as graphs
+from banyan.config import Config
+from banyan.model import BanyanModel
+from banyan.objective import reconstruction
+from banyan.reference import Dropout
+from banyan.report import Report
+from banyan.store import Store
+
+ON_GPU = torch.cuda.is_available()
+if not ON_GPU:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
+pytest.importorskip("triton")
+
+from banyan.backends import _numba, _steps, _triton, _triton_loss, _window  # noqa: E402
+
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+if not ON_GPU:  # the interpreter has no bf16, and goes through large blocks number by number
+    _triton_loss.HALF = torch.float32
+    _triton._NUMBERED = _triton.BLOCK = 64
+LARGE = pytest.mark.skipif(not ON_GPU, reason="large: needs a GPU, the interpreter would take minutes")
+
+
+def on_device(array: np.ndarray, dtype=torch.float32) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(DEVICE, dtype)
+
+
+class Problem:
+    """A batch and all weights, in float64 for the reference and in float32 on the device."""
+
+    def __init__(self, seed=0, E=8, U=2, vocab=8, sentences=5, longest=7, rate=0.0, plain=False):
+        rng = np.random.default_rng(seed)
+        self.tokens, self.offsets = random_batch(rng, sentences, vocab, longest)
+        self.embedding = rng.normal(size=(vocab, E)).astype(np.float32).astype(np.float64)
+        self.f = reference.Functions(*(v.astype(np.float32).astype(np.float64) for v in random_functions(rng, U)))
+        self.plain, self.dropout = plain, Dropout(rate, seed=seed, step=3)
+        self.batch = _triton.Batch.of(self.tokens, self.offsets, DEVICE, plain)
+        self.noise = _triton.Noise.of(self.dropout, DEVICE)
+        self.functions = tuple(on_device(v).requires_grad_() for v in self.f)
+        self.weights = on_device(self.embedding).requires_grad_()
+
+    def forest(self) -> _triton.Forest:
+        key = self.batch.token.new_empty(len(self.batch.token), dtype=torch.int64)
+        leaves = _triton.dropped_leaves(self.weights.detach(), self.batch, key, self.noise, self.plain)
+        gates = _triton.gates_of(self.functions, leaves.shape[1])
+        return _triton.induce(self.batch, leaves, gates, self.noise, self.plain)
+
+    def graph(self, **options) -> _triton.DeviceGraph:
+        return _triton.structure(self.batch, self.weights, self.functions, self.noise, self.plain, **options)
+
+    def passes(self, graph: _triton.DeviceGraph) -> _triton.Passes:
+        return _triton.Passes(graph, *_triton.UpAndDown.apply(graph, self.weights, *self.functions))
+
+    def reference_forest(self) -> graphs.Forest:
+        return reference.greedy(self.tokens, self.offsets, self.embedding, self.f, self.dropout, self.plain)
+
+    def reference_graph(self) -> graphs.Graph:
+        forest = self.reference_forest()
+        return graphs.disentangled(forest) if self.plain else reference.entangle(forest)
+
+
+CASES = [
+    pytest.param({"seed": seed, "rate": rate, "plain": plain}, id=f"{rate}-{'plain' if plain else 'entangled'}")
+    for seed, (rate, plain) in enumerate([(0.0, False), (0.3, False), (0.0, True), (0.3, True)])
+]
+BIG = pytest.param(
+    {"seed": 9, "E": 256, "vocab": 300, "sentences": 200, "longest": 60, "rate": 0.1}, id="big", marks=LARGE
+)
+BIG_PLAIN = pytest.param(
+    {"seed": 8, "E": 96, "U": 3, "vocab": 90, "sentences": 90, "longest": 40, "rate": 0.1, "plain": True},
+    id="big plain",
+    marks=LARGE,
+)
+
+
+@pytest.mark.parametrize("case", [*CASES, BIG, BIG_PLAIN])
+def test_induction_gives_the_trees_of_the_reference(case):
+    problem = Problem(**{"E": 32, **case})
+    forest = problem.forest()
+    np.testing.assert_array_equal(forest.children.cpu(), problem.reference_forest().children)
+
+
+def test_sentences_too_long_for_registers_are_merged_in_memory(monkeypatch):
+    monkeypatch.setattr(_triton, "IN_REGISTERS", 16)
+    problem = Problem(seed=5, E=16, sentences=3, longest=40, rate=0.2)
+    forest = problem.forest()
+    np.testing.assert_array_equal(forest.children.cpu(), problem.reference_forest().children)
+
+
+def canonical(graph: graphs.Graph) -> dict:
+    """What a graph says, whatever its nodes are numbered."""
+    names = [f"{t}" for t in graph.token]
+    for left, right in graph.children:
+        names.append(f"({names[left]} {names[right]})")
+    return {
+        "nodes": sorted(names),
+        "keys": sorted(zip(names, graph.key.tolist(), strict=True)),
+        "roots": [names[r] for r in graph.root],
+        "node_of": [names[n] for n in graph.node_of],
+        "levels": graph.levels.tolist(),
+        "messages": sorted(zip(names, graph.messages.tolist(), strict=True)),
+    }
+
+
+@pytest.mark.parametrize("case", [*CASES, BIG, BIG_PLAIN])
+def test_the_graph_is_that_of_the_reference(case):
+    problem = Problem(**{"E": 32, **case})
+    graph = problem.graph()
+    ours, theirs = canonical(graph.to_numpy()), canonical(problem.reference_graph())
+    for part, value in theirs.items():
+        assert ours[part] == value, part
+    np.testing.assert_array_equal(graph.messages.cpu()[: int(graph.n_nodes)], graph.to_numpy().messages)
+
+
+def test_sentences_of_one_token_have_no_merges():
+    problem = Problem(sentences=3, longest=1)
+    graph = problem.graph().to_numpy()
+    assert canonical(graph) == canonical(problem.reference_graph())
+
+
+def test_equal_hashes_of_different_nodes_are_detected_and_another_salt_tells_them_apart():
+    problem = Problem(seed=1, sentences=8, longest=8, E=32)
+    assert int(problem.graph(hash_bits=1).collided) == 1
+    assert [int(problem.graph(salt=salt).collided) for salt in range(3)] == [0, 0, 0]
+    collided = [int(problem.graph(hash_bits=6, salt=salt).collided) for salt in range(16)]
+    assert 0 < sum(collided) < 16
+
+
+@pytest.mark.parametrize(("slabs", "block"), [(2, 4), (4, 64)])
+@pytest.mark.parametrize("case", CASES)
+def test_both_passes_and_every_gradient_are_those_of_the_reference(case, slabs, block, monkeypatch):
+    monkeypatch.setattr(_triton, "SLABS", slabs)
+    monkeypatch.setattr(_triton, "BLOCK", block)
+    check_passes(Problem(**case), tolerance=2e-5)
+
+
+@pytest.mark.parametrize("case", [BIG, BIG_PLAIN])
+def test_large_batches_too(case):
+    check_passes(Problem(**case), tolerance=2e-4)
+
+
+def check_passes(problem: Problem, tolerance: float) -> None:
+    graph = problem.graph()
+    plain_graph = graph.to_numpy()
+    passes = problem.passes(graph)
+    N, E = plain_graph.n_nodes, problem.embedding.shape[1]
+    expected_up = reference.up_pass(plain_graph, problem.embedding[plain_graph.token], problem.f, problem.dropout)
+    expected_down = reference.down_pass(plain_graph, expected_up, problem.f, problem.dropout)
+    for slabs, expected in ((passes.up, expected_up), (passes.down, expected_down)):
+        rows = slabs.detach().permute(1, 0, 2).reshape(-1, E)[:N].cpu()
+        np.testing.assert_allclose(rows, expected, atol=tolerance, rtol=tolerance)
+
+    rng = np.random.default_rng(1)
+    vocab = len(problem.embedding)
+    weight, bias = rng.normal(size=(vocab, E)), rng.normal(size=vocab)
+    _, expected = reference.loss_and_gradients(
+        plain_graph, problem.embedding, problem.f, weight, bias, problem.dropout
+    )
+    logits = passes.rebuilt @ on_device(weight).T + on_device(bias)
+    torch.nn.functional.cross_entropy(logits, graph.token.long()).backward()
+    for name, parameter in zip(reference.Functions._fields, problem.functions, strict=True):
+        np.testing.assert_allclose(parameter.grad.cpu(), expected[name], atol=tolerance, rtol=tolerance, err_msg=name)
+    np.testing.assert_allclose(problem.weights.grad.cpu(), expected["embedding"], atol=tolerance, rtol=tolerance)
+
+
+def test_gradients_from_every_node_up_and_down_reach_the_weights():
+    """Autograd over the plain torch passes is the judge: the reference has no such objective."""
+    from banyan.backends import _torch
+
+    problem = Problem(seed=4, rate=0.2)
+    graph = problem.graph()
+    passes = problem.passes(graph)
+    N, E = int(graph.n_nodes), problem.embedding.shape[1]
+    generator = torch.Generator().manual_seed(0)
+    of_up, of_down = (torch.randn(N, E, generator=generator).to(DEVICE) for _ in range(2))
+    rows = (slabs[:, :N].permute(1, 0, 2).reshape(N, E) for slabs in passes[1:3])
+    total = sum((a * b).sum() for a, b in zip(rows, (of_up, of_down), strict=True))
+    ours = torch.autograd.grad(total, (problem.weights, *problem.functions))
+
+    plain = graph.to_numpy()
+    leaves = _torch.drop_leaves(problem.weights[graph.token.long()], plain.key[: plain.n_leaves], problem.dropout)
+    up = _torch.up_pass(plain, leaves, problem.functions, problem.dropout)
+    down = _torch.down_pass(plain, up, problem.functions, problem.dropout)
+    theirs = torch.autograd.grad((up * of_up).sum() + (down * of_down).sum(), (problem.weights, *problem.functions))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_the_same_batch_gives_the_same_bits():
+    def run():
+        problem = Problem(seed=2, rate=0.1, sentences=8)
+        passes = problem.passes(problem.graph())
+        (passes.roots.sum() + (passes.rebuilt**2).sum()).backward()
+        return [problem.weights.grad, *(f.grad for f in problem.functions)]
+
+    for a, b in zip(run(), run(), strict=True):
+        assert torch.equal(a, b)
+
+
+# --- The output layer ------------------------------------------------------------------------------------------------
+
+
+def loss_problem(n, V, E, scale=1.0, distinct=False):
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.normal(size=shape) * scale for shape in ((n, E), (V, E), (V,)))
+    return x, weight, bias, np.sort(rng.permutation(V)[:n]) if distinct else rng.integers(0, V, n), distinct
+
+
+PRECISIONS = {"float32": 1e-5, "tf32": 2e-3, "bf16": 2e-2}  # ‖ours - reference‖ / ‖reference‖
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("logits", [1 << 11, 1 << 29], ids=["in blocks", "at once"])
+@pytest.mark.parametrize("largest", [0.0, 60.0], ids=["could overflow", "safe"])
+@pytest.mark.parametrize("distinct", [False, True])
+def test_cross_entropy_and_its_gradients_are_those_of_the_reference(precision, logits, largest, distinct, monkeypatch):
+    monkeypatch.setattr(_triton_loss, "LOGITS", logits)
+    monkeypatch.setattr(_triton_loss, "LARGEST", largest)
+    monkeypatch.setattr(_triton_loss, "_COLUMNS", 16)
+    monkeypatch.setattr(_triton_loss, "_ROWS", 16)
+    check_loss(precision, *loss_problem(37, 45, 24, 0.5, distinct))
+
+
+@LARGE
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("largest", [0.0, 1e9], ids=["could overflow", "safe"])
+def test_cross_entropy_at_full_size(precision, largest, monkeypatch):
+    monkeypatch.setattr(_triton_loss, "LARGEST", largest)
+    check_loss(precision, *loss_problem(1500, 5003, 256, 0.3, distinct=True))
+
+
+def check_loss(precision, x, weight, bias, target, distinct):
+    x, weight, bias = (a.astype(np.float32).astype(np.float64) for a in (x, weight, bias))
+    inputs = [on_device(a).requires_grad_() for a in (x, weight, bias)]
+    loss = _triton_loss.cross_entropy(*inputs, on_device(target, torch.int64), precision, distinct=distinct)
+    loss.backward()
+    expected, g_logits = reference.cross_entropy(x, target, weight, bias)
+    assert loss.item() == pytest.approx(expected, rel=PRECISIONS[precision])
+    for ours, theirs in zip(inputs, (g_logits @ weight, g_logits.T @ x, g_logits.sum(0)), strict=True):
+        difference = np.linalg.norm(ours.grad.cpu().numpy() - theirs) / np.linalg.norm(theirs)
+        assert difference < PRECISIONS[precision]
+
+
+def test_cross_entropy_survives_huge_logits():
+    x, weight, bias = on_device(np.array([[2.0**15, 0.0]])), on_device(np.eye(2)), on_device(np.zeros(2))
+    for precision in PRECISIONS:
+        for target, expected in ((0, 0.0), (1, 2.0**15)):
+            loss = _triton_loss.cross_entropy(x, weight, bias, torch.tensor([target], device=DEVICE), precision)
+            assert loss.item() == pytest.approx(expected, rel=1e-2)
+
+
+# --- Windows and steps -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(monkeypatch) -> Store:
+    monkeypatch.setattr(_window, "ROUNDED", (8, 8))
+    monkeypatch.setattr(_triton, "BLOCK", 32)
+    monkeypatch.setattr(_triton, "SLABS", 2)
+    rng = np.random.default_rng(0)
+    tokens, offsets = random_batch(rng, sentences=40, vocab=30, longest=6)
+    return Store(tokens.astype(np.uint16), offsets, Report(), "")
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, monkeypatch):
+    monkeypatch.setattr(_window, "SHARE", 4 if fits else 1e30)
+    drawing = _window.DeviceStore(store, np.arange(40), 30, DEVICE, plain)
+    assert (drawing.tokens is not None) == fits
+    rng = np.random.default_rng(1)
+    chosen = [rng.permutation(40)[:7] for _ in range(3)]
+    dropouts = [Dropout(0.1, 0, step) for step in (5, 6, 7)]
+    window = drawing.draw(chosen, dropouts)
+    for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
+        tokens, offsets = store.batch(indices)
+        batch, noise = window.step(i)
+        T, L = batch.sizes[:2].tolist()
+        np.testing.assert_array_equal(batch.tokens[:T].cpu(), tokens)
+        np.testing.assert_array_equal(batch.offsets.cpu(), offsets)
+        np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
+        np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
+        assert batch.longest >= np.diff(offsets).max()
+        assert noise.streams[:5].tolist() == _triton.Noise.of(dropout, DEVICE).streams[:5].tolist()
+    again = drawing.draw(chosen[:2], dropouts[:2], _window.Room(7, 5000, 4000, 64))
+    assert again.room == _window.Room(7, 5000, 4000, 64)
+
+
+def small_model(backend: str, **settings) -> BanyanModel:
+    config = Config(dim=8, channels=4, batch_size=5, lr=0.05, **settings)
+    return BanyanModel(config, 30, backend).to(DEVICE if backend == "triton" else "cpu")
+
+
+def gpu_steps(store, **settings):
+    model = small_model("triton", **settings)
+    drawing = _window.DeviceStore(store, np.arange(40), 30, DEVICE, "trees" in settings)
+    optimiser = devices.adam(model.parameters(), 0.05)
+    steps_before = 0
+
+    def dropout(i):
+        return Dropout(0.1, 0, steps_before + i)
+
+    steps = _steps.Steps(model, optimiser, lambda graph: reconstruction(model, model(graph)), drawing, dropout, most=8)
+    honest = steps.run
+
+    def run(window, following=()):
+        nonlocal steps_before
+        result = honest(window, following)
+        steps_before += len(window)
+        return result
+
+    steps.run = run
+    return model, steps
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"candidates": "batch"}, {"trees": "plain"}, {"trees": "plain", "candidates": "batch"}]
+)
+def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
+    windows = [[np.arange(i, i + 5) for i in range(first, first + 10, 5)] for first in (0, 10)]
+    windows.append([np.arange(20, 23)])  # a last batch that is smaller
+    model = small_model("numba", **settings)
+    optimiser = devices.adam(model.parameters(), 0.05)
+    expected = []
+    for step, chosen in enumerate(indices for window in windows for indices in window):
+        dropout = Dropout(0.1, 0, step)
+        graph = model.structure(*store.batch(chosen), dropout)
+        loss = reconstruction(model, model(graph, dropout))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        expected.append((loss.item(), graph.n_nodes))
+
+    gpu_model, steps = gpu_steps(store, **settings)
+    losses, nodes = [], []
+    for window, following in pairwise([*windows, []]):
+        for some, all_of in zip(steps.run(window, following), (losses, nodes), strict=True):
+            all_of += some
+    assert nodes == [nodes for _, nodes in expected]
+    np.testing.assert_allclose(losses, [loss for loss, _ in expected], rtol=1e-4)
+    for (name, a), b in zip(model.named_parameters(), gpu_model.parameters(), strict=True):
+        torch.testing.assert_close(a, b.cpu(), atol=2e-3, rtol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatch):
+    """Few bits of hash until the salt changes: the losses are still those of exact structure."""
+    window = [np.arange(i, i + 5) for i in range(0, 25, 5)]
+    expected_losses, expected_nodes = gpu_steps(store)[1].run(window)
+    honest = _triton.structure
+    salts = []
+
+    def poor(batch, embedding, functions, noise, plain, salt):
+        salts.append(salt)
+        return honest(batch, embedding, functions, noise, plain, salt, hash_bits=64 if salt else 3)
+
+    monkeypatch.setattr(_triton, "structure", poor)
+    losses, nodes = gpu_steps(store)[1].run(window)
+    assert max(salts) == 1
+    assert nodes == expected_nodes
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+
+
+# --- Encoding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("longest", [7, 30])
+def test_roots_are_those_of_the_cpu_whatever_the_batch(longest, monkeypatch):
+    monkeypatch.setattr(_triton, "IN_REGISTERS", 16)
+    problem = Problem(seed=6, E=16, sentences=6, longest=longest)
+    embedding = problem.embedding.astype(np.float32)
+    expected, got, alone = (np.empty((6, 16), np.float32) for _ in range(3))
+    _numba.Encoder(embedding, problem.f).roots(problem.tokens, problem.offsets, expected)
+    encoder = _triton.Encoder(embedding, problem.f, DEVICE)
+    encoder.roots(problem.tokens, problem.offsets, got)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(_triton, "TOKENS", 1)  # one sentence at a time
+    encoder.roots(problem.tokens, problem.offsets, alone)
+    np.testing.assert_array_equal(alone, got)
