@@ -180,8 +180,9 @@ def test_gradients_from_every_node_up_and_down_reach_the_weights():
     """Autograd over the plain torch passes is the judge: the reference has no such objective."""
     from banyan.backends import _torch
 
-    problem = Problem(seed=4, rate=0.2)
+    problem = Problem(seed=4, rate=0.2, sentences=7, longest=4, vocab=3)  # some sentences are equal, or inside others
     graph = problem.graph()
+    assert len(set(graph.root.tolist())) < 7
     passes = problem.passes(graph)
     N, E = int(graph.n_nodes), problem.embedding.shape[1]
     generator = torch.Generator().manual_seed(0)
@@ -355,6 +356,7 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
         torch.testing.assert_close(a, b.cpu(), atol=2e-3, rtol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the steps that count for nothing
 def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatch):
     """Few bits of hash until the salt changes: the losses are still those of exact structure."""
     window = [np.arange(i, i + 5) for i in range(0, 25, 5)]

@@ -28,7 +28,7 @@ SLABS = 128  # about one for each multiprocessor of a large GPU
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
 TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
 BLOCK = 512  # nodes or edges that one program of the passes handles at a time
-_NUMBERED = 4096  # merges that are numbered at a time
+_NUMBERED = 512  # merges that one program numbers
 PLACES = (LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE)
 GONE = tl.constexpr(-(2**31))  # ranks below every pair
 
@@ -102,6 +102,8 @@ class DeviceGraph:
 
     batch: Batch
     children: Tensor  # int32 [room, 2]
+    root: Tensor  # int32 [B]
+    apart: Tensor  # int32 [B]: the roots that are in no other tree, each once; -1 elsewhere
     levels: Tensor  # int32
     key: Tensor  # int64 [L + room]
     node_of: Tensor  # int32 [T + T-B]
@@ -127,14 +129,6 @@ class DeviceGraph:
     @property
     def collided(self) -> Tensor:
         return self.counts[2]
-
-    @property
-    def root(self) -> Tensor:
-        """Each sentence's root [B]: its last merge, or its only token."""
-        first, end = self.batch.offsets[:-1], self.batch.offsets[1:]
-        merges_before = torch.arange(1, len(first) + 1, device=first.device, dtype=first.dtype)
-        last_merge = len(self.batch.tokens) + end - merges_before - 1
-        return self.node_of[torch.where(end - first == 1, first, last_merge).long()]
 
     def to_numpy(self) -> Graph:
         nodes, levels, collided, L = self.counts.tolist()
@@ -510,35 +504,52 @@ def _runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]
 # --- From forest to graph --------------------------------------------------------------------------------------------
 
 
+@triton.jit
+def _is_new(order, i, here):
+    """Whether the i-th merge in order is the first of its equals."""
+    own = tl.load(order + i, mask=here, other=0)
+    last = tl.load(order + i - 1, mask=here & (i > 0), other=-1)
+    return own, last, (here & (own != last)).to(tl.int32)
+
+
+@kernel
+def _count_kernel(order, news, sizes, B, BLOCK: tl.constexpr):
+    """How many distinct merges each block has."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    _, _, new = _is_new(order, i, i < tl.load(sizes) - B)
+    tl.store(news + tl.program_id(0), tl.sum(new, 0))
+
+
 @kernel
 def _number_kernel(
-    sorted_order, occurrence, merge_key, node_of, key, first_of, levels, counts, sizes, shift, B, T, BLOCK: tl.constexpr
-):
-    """Each merge, in order, gets the number of its node; the first of equals stands for all. One program."""
+    order, news, occurrence, merge_key, node_of, key, first_of, levels, counts, sizes, shift, B, T,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Each merge, in order, gets the number of its node; the first of equals stands for all."""
     L, M = tl.load(sizes + 1), tl.load(sizes) - B
-    p = tl.arange(0, BLOCK)
-    before, top = tl.full((), 0, tl.int32), tl.full((), 0, tl.int64)
-    for start in range(0, M, BLOCK):
-        i = start + p
-        here = i < M
-        order = tl.load(sorted_order + i, mask=here, other=0)
-        last = tl.load(sorted_order + i - 1, mask=here & (i > 0), other=-1)
-        new = here & (order != last)
-        node = L - 1 + before + tl.cumsum(new.to(tl.int32), 0)
-        before += tl.sum(new.to(tl.int32), 0)
-        m = tl.load(occurrence + i, mask=here, other=0)
-        tl.store(node_of + T + m, node, mask=here)
-        tl.store(first_of + node - L, m, mask=new)
-        tl.store(key + node, tl.load(merge_key + m, mask=new, other=0), mask=new)
-        height = order >> shift
-        tl.store(levels + height, node, mask=here & (height != (last >> shift)))
-        top = tl.maximum(top, tl.max(height, 0))
-    tl.store(levels, 0)
-    tl.store(levels + top + 1, L + before)
-    tl.store(counts, L + before)
-    tl.store(counts + 1, (top + 1).to(tl.int32))
-    tl.store(counts + 2, 0)
-    tl.store(counts + 3, L)
+    block = tl.arange(0, BLOCKS)
+    before = tl.sum(tl.load(news + block, mask=block < tl.program_id(0), other=0), 0)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = i < M
+    own, last, new = _is_new(order, i, here)
+    node = L - 1 + before + tl.cumsum(new, 0)
+    m = tl.load(occurrence + i, mask=here, other=0)
+    tl.store(node_of + T + m, node, mask=here)
+    tl.store(first_of + node - L, m, mask=new > 0)
+    tl.store(key + node, tl.load(merge_key + m, mask=new > 0, other=0), mask=new > 0)
+    height = own >> shift
+    tl.store(levels + height, node, mask=here & (height != (last >> shift)))
+    tl.store(levels + height + 1, node + 1, mask=i == M - 1)
+    tl.store(counts + 0 * i, node + 1, mask=i == M - 1)
+    tl.store(counts + 1 + 0 * i, (height + 1).to(tl.int32), mask=i == M - 1)
+    if tl.program_id(0) == 0:
+        tl.store(levels, 0)
+        tl.store(counts + 2, 0)
+        tl.store(counts + 3, L)
+        if M == 0:
+            tl.store(levels + 1, L)
+            tl.store(counts, L)
+            tl.store(counts + 1, 1)
 
 
 @kernel
@@ -567,6 +578,20 @@ def _link_kernel(
     tl.store(owner + 2 * m + 1, N, mask=empty)
     tl.atomic_add(messages + left, 1, mask=stands)
     tl.atomic_add(messages + right, 1, mask=stands)
+
+
+@kernel
+def _root_kernel(offsets, node_of, messages, seen, root, apart, B, T, BLOCK: tl.constexpr):
+    """Each sentence's root: its last merge, or its only token. Those that are in no other tree are also listed apart,
+    each once."""
+    b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = b < B
+    first, end = tl.load(offsets + b, mask=here, other=0), tl.load(offsets + b + 1, mask=here, other=0)
+    node = tl.load(node_of + tl.where(end - first == 1, first, T + end - b - 2), mask=here, other=0)
+    tl.store(root + b, node, mask=here)
+    alone = here & (tl.load(messages + node, mask=here, other=1) == 0)
+    again = tl.atomic_add(seen + node, 1, mask=alone)
+    tl.store(apart + b, tl.where(alone & (again == 0), node, -1), mask=here)
 
 
 @kernel
@@ -608,26 +633,33 @@ def entangle(
     batch, M = forest.batch, len(forest.children)
     T, B, N = len(batch.tokens), len(batch.offsets) - 1, len(key)
     levels, counts = batch.tokens.new_empty(batch.longest + 2), batch.tokens.new_empty(4)
-    messages = batch.tokens.new_zeros(N)
+    messages, seen = batch.tokens.new_zeros(2, N).unbind()
     children, owner, first_of = batch.tokens.new_empty(5, M).split([2, 2, 1])
     owner = owner.view(-1)
     order, occurrence = torch.sort(forest.order)
-    _number_kernel[(1,)](
-        order, occurrence, forest.key, forest.node_of, key, first_of, levels, counts, batch.sizes, forest.shift, B, T,
-        BLOCK=_NUMBERED, num_warps=max(1, min(32, _NUMBERED // 128)),
+    blocks = max(1, triton.cdiv(M, _NUMBERED))
+    news = batch.tokens.new_empty(blocks)
+    _count_kernel[(blocks,)](order, news, batch.sizes, B, BLOCK=_NUMBERED)
+    _number_kernel[(blocks,)](
+        order, news, occurrence, forest.key, forest.node_of, key, first_of, levels, counts, batch.sizes, forest.shift,
+        B, T, BLOCK=_NUMBERED, BLOCKS=triton.next_power_of_2(blocks),
     )  # fmt: skip
     if M:
         _link_kernel[(triton.cdiv(M, 256),)](
             forest.children, forest.node_of, first_of, children, owner, messages, counts, batch.sizes, B, T, M, N,
             BLOCK=256,
         )  # fmt: skip
+    root, apart = batch.offsets.new_empty(2, B).unbind()
+    _root_kernel[(triton.cdiv(B, 256),)](
+        batch.offsets, forest.node_of, messages, seen, root, apart, B, T, BLOCK=256
+    )
     owner, edge = torch.sort(owner, stable=True)
     edge_levels = torch.searchsorted(owner, levels, out_int32=True)
     states = key.new_empty(2, 2 * M)
     if M and noise.on:
         _edge_kernel[(triton.cdiv(2 * M, 256),)](edge, key, states, noise.streams, counts, M, BLOCK=256)
     return DeviceGraph(
-        batch, children.view(M, 2), levels, key, forest.node_of, messages, counts, owner, edge, edge_levels, states,
+        batch, children.view(M, 2), root, apart, levels, key, forest.node_of, messages, counts, owner, edge, edge_levels, states,
         leaves, gates, noise, plain,
     )  # fmt: skip
 
@@ -686,7 +718,7 @@ def _sums(value, child, last, carry, carry_child, BLOCK: tl.constexpr, C: tl.con
 
 @kernel
 def _down_kernel(
-    up, down, rebuilt, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
+    up, down, rebuilt, apart, B, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
     DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Equation 4 from the roots down; a node takes the mean of its messages."""
@@ -697,11 +729,10 @@ def _down_kernel(
     gate_l, gate_r = tl.load(gates + 3 * E + c), tl.load(gates + 4 * E + c)
     bias_l, bias_r = tl.load(gates + 5 * E + c), tl.load(gates + 6 * E + c)
     p = tl.arange(0, BLOCK)[:, None]
-    n_nodes, n_levels = tl.load(counts), tl.load(counts + 1)
-    for start in range(0, n_nodes, BLOCK):
-        node = start + p
-        alone = (node < n_nodes) & (tl.load(messages + node, mask=node < n_nodes, other=1) == 0)
-        tl.store(down + node * C, tl.load(up + node * C, mask=alone, other=0.0), mask=alone)
+    n_levels = tl.load(counts + 1)
+    for start in range(0, B, BLOCK):
+        node = tl.load(apart + start + p, mask=start + p < B, other=-1)
+        tl.store(down + node * C, tl.load(up + node * C, mask=node >= 0, other=0.0), mask=node >= 0)
     tl.debug_barrier()
     for below in range(2, n_levels + 1):
         begin, end = tl.load(edge_levels + n_levels - below), tl.load(edge_levels + n_levels - below + 1)
@@ -782,8 +813,8 @@ def _back_up_kernel(
 
 @kernel
 def _back_down_kernel(
-    up, g_up, g_down, g_leaves, messages, edge_levels, owner, edge, states, counts, gates, g_gates, streams, scale,
-    N, E, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    up, g_up, g_down, g_leaves, apart, B, edge_levels, owner, edge, states, counts, gates, g_gates, streams,
+    scale, N, E, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Gradients along the compositions, from the roots back down to the leaves. MORE: g_up holds some from outside."""
     L = tl.load(counts + 3)
@@ -794,14 +825,13 @@ def _back_down_kernel(
     g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
     g_bias = tl.zeros((BLOCK, C), tl.float32)
     p = tl.arange(0, BLOCK)[:, None]
-    n_nodes, n_levels = tl.load(counts), tl.load(counts + 1)
-    for start in range(0, n_nodes, BLOCK):  # a root that no tree contains came down as it went up
-        node = start + p
-        alone = (node < n_nodes) & (tl.load(messages + node, mask=node < n_nodes, other=1) == 0)
-        g = tl.load(g_down + node * C, mask=alone, other=0.0)
+    n_levels = tl.load(counts + 1)
+    for start in range(0, B, BLOCK):  # a root that is in no other tree came down as it went up
+        node = tl.load(apart + start + p, mask=start + p < B, other=-1)
+        g = tl.load(g_down + node * C, mask=node >= 0, other=0.0)
         if MORE:
-            g += tl.load(g_up + node * C, mask=alone, other=0.0)
-        tl.store(g_up + node * C, g, mask=alone)
+            g += tl.load(g_up + node * C, mask=node >= 0, other=0.0)
+        tl.store(g_up + node * C, g, mask=node >= 0)
     tl.debug_barrier()
     for below in range(2, n_levels + 1):
         begin, end = tl.load(edge_levels + n_levels - below), tl.load(edge_levels + n_levels - below + 1)
@@ -865,8 +895,8 @@ def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
     (slabs, N, C), noise = up.shape, graph.noise
     down, rebuilt = torch.empty_like(up), torch.empty_like(graph.leaves)
     _down_kernel[(slabs,)](
-        up, down, rebuilt, graph.messages, graph.edge_levels, graph.owner, graph.edge, graph.states[0], graph.counts,
-        graph.gates, noise.streams, noise.scale, N, slabs * C,
+        up, down, rebuilt, graph.apart, len(graph.apart), graph.messages, graph.edge_levels, graph.owner, graph.edge,
+        graph.states[0], graph.counts, graph.gates, noise.streams, noise.scale, N, slabs * C,
         DROP=noise.on, C=C, BLOCK=BLOCK, num_warps=_warps(C),
     )  # fmt: skip
     return down, rebuilt
@@ -887,8 +917,8 @@ def backward(
         noise.streams, noise.scale, N, E, MORE=more_down, **options,
     )  # fmt: skip
     _back_down_kernel[(slabs,)](
-        up, g_up, g_down, g_leaves, graph.messages, graph.edge_levels, graph.owner, graph.edge, graph.states[1],
-        graph.counts, gates, g_gates, noise.streams, noise.scale, N, E, MORE=more_up, **options,
+        up, g_up, g_down, g_leaves, graph.apart, len(graph.apart), graph.edge_levels, graph.owner, graph.edge,
+        graph.states[1], graph.counts, gates, g_gates, noise.streams, noise.scale, N, E, MORE=more_up, **options,
     )  # fmt: skip
     return g_leaves, g_gates
 
