@@ -659,8 +659,8 @@ def entangle(
     if M and noise.on:
         _edge_kernel[(triton.cdiv(2 * M, 256),)](edge, key, states, noise.streams, counts, M, BLOCK=256)
     return DeviceGraph(
-        batch, children.view(M, 2), root, apart, levels, key, forest.node_of, messages, counts, owner, edge, edge_levels, states,
-        leaves, gates, noise, plain,
+        batch, children.view(M, 2), root, apart, levels, key, forest.node_of, messages, counts, owner, edge,
+        edge_levels, states, leaves, gates, noise, plain,
     )  # fmt: skip
 
 
