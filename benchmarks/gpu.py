@@ -208,9 +208,9 @@ def least(T: int, B: int, L: int, N: int, V: int, E: int) -> dict[str, tuple[flo
 def stage_table(trainer: Trainer, rates: dict[str, float]) -> tuple[list[dict[str, Any]], float]:
     """Milliseconds of each stage of a step, and of the recorded step as a whole."""
     windows = trainer.windows(0)
-    trainer.run(windows[:2])  # compiles, and records the step
-    n = min(len(windows[2]), 24)
-    window = trainer.store.draw(windows[2][:n], [trainer.steps.dropout(i) for i in range(n)])
+    trainer.run(windows[:1])  # compiles, and records the step
+    n = min(len(windows[0]), 24)
+    window = trainer.store.draw(windows[0][:n], [trainer.steps.dropout(i) for i in range(n)])
     times: dict[str, list[float]] = {}
     sizes = []
     for i in range(n):
@@ -226,7 +226,7 @@ def stage_table(trainer: Trainer, rates: dict[str, float]) -> tuple[list[dict[st
             times.setdefault(name, []).append(begin.elapsed_time(end))
         batch, nodes = window.step(i)[0], int(have["graph"].n_nodes)
         sizes.append((int(batch.sizes[0]), int(batch.sizes[1]), nodes))
-    recorded = milliseconds(lambda: trainer.run([windows[3]]), 3) / len(windows[3])
+    recorded = milliseconds(lambda: trainer.run(windows[:1]), 3) / len(windows[0])
 
     T, L, N = (int(np.median(column)) for column in zip(*sizes, strict=True))
     needs = least(T, trainer.config.batch_size, L, N, len(trainer.model.embedding), trainer.config.dim)

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from banyan.reference import Functions
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("banyan_*.npz"))
 SHARED = Path(__file__).parents[2] / "shared" / "data"

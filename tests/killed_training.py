@@ -66,6 +66,7 @@ def main() -> None:
         resume=True,
         quiet=True,
         checkpoint_seconds=0.05,
+        device="cpu",
         dim=16,
         channels=8,
         epochs=3,

@@ -28,6 +28,7 @@ class Progress:
     loss_sum: float = 0.0  # over the batches of the epoch under way
     metrics_bytes: int = 0  # what metrics.jsonl held at this point
     data: str = ""  # the fingerprint of what is trained on
+    room: list[int] | None = None  # on a GPU, what its batches are given room for: it decides the order of sums
 
 
 def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progress: Progress) -> None:

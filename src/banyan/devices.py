@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -61,10 +62,18 @@ def choose_precision(name: str, device: torch.device) -> str:
     return name
 
 
+def has_triton(device: torch.device) -> bool:
+    """Whether our GPU kernels run there: on CUDA cards that Triton supports. Others, like the T4, take plain torch."""
+    able = device.type == "cuda" and find_spec("triton") is not None
+    return able and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def _can_be_less_precise(device: torch.device) -> tuple[bool, str]:
     """Whether tf32 and bf16 are there, and if not, why."""
     if device.type != "cuda":
         return False, f"is for CUDA cards, not for {device.type}"
+    if find_spec("triton") is None:
+        return False, "needs Triton, which is not installed"
     major, minor = torch.cuda.get_device_capability(device)
     needs = "needs a card of compute capability 8.0 or more"
     return major >= 8, f"{needs}, and {torch.cuda.get_device_name(device)} has {major}.{minor}"

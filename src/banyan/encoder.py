@@ -237,15 +237,18 @@ def _encoder(embedding: np.ndarray, functions: Functions, device: str) -> Any:
         return _numba.Encoder(embedding, functions)
     try:
         from banyan import devices
-        from banyan.backends import _triton
     except ModuleNotFoundError as error:
-        raise BanyanError(f'encoding on {device} needs {error.name}: pip install "banyan-embed[train]"') from None
+        if device == "auto":
+            return _encoder(embedding, functions, "cpu")
+        raise BanyanError(f"encoding on {device} needs {error.name}: pip install {error.name}") from None
     place = devices.choose(device)
-    if place.type == "cpu":
-        return _encoder(embedding, functions, "cpu")
-    if place.type != "cuda":
-        raise BanyanError(f"encoding on {place.type} is not there: say cuda or cpu")
-    return _triton.Encoder(embedding, functions, place)
+    if devices.has_triton(place):
+        from banyan.backends import _triton
+
+        return _triton.Encoder(embedding, functions, place)
+    if device not in ("auto", "cpu"):
+        raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0 and Triton: say cpu")
+    return _encoder(embedding, functions, "cpu")
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from banyan.backends import _numba, _torch
 from banyan.config import Config
+from banyan.devices import has_triton
 from banyan.graph import Forest, Graph, check_ragged, disentangled, entangle
 from banyan.reference import NO_DROPOUT, Dropout, Functions
 
@@ -83,7 +84,9 @@ class BanyanModel(nn.Module):
             from banyan.backends._triton import Batch, Noise
 
             device = self.embedding.device
-            return self.structure_of(Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device))
+            batch, noise = Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device)
+            graphs = (self.structure_of(batch, noise, salt) for salt in count())
+            return next(graph for graph in graphs if not graph.collided)
         distinct, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
         leaves = _dropped_leaves(self.embedding, distinct, _numba.leaf_keys(distinct, plain), dropout)
         f = _numpy_functions(self.functions)
@@ -91,7 +94,8 @@ class BanyanModel(nn.Module):
         return self.graph_of(forest)
 
     def structure_of(self, batch: Batch, noise: Noise, salt: int = 0) -> DeviceGraph:
-        """The same of a batch that was drawn on the GPU."""
+        """The same of a batch that was drawn on the GPU. Whether two different nodes had one hash is for the caller to
+        ask; another salt tells them apart."""
         from banyan.backends import _triton
 
         plain = self.config.trees == "plain"
@@ -112,7 +116,7 @@ class BanyanModel(nn.Module):
 
 
 def _backend_for(device: torch.device) -> str:
-    if device.type == "cuda" and find_spec("triton"):
+    if has_triton(device):
         return "triton"
     return "numba" if device.type == "cpu" else "torch"
 

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -268,7 +268,7 @@ class Run:
     def _gpu_steps(self) -> GpuSteps:
         """What takes the model through windows where our GPU kernels run."""
         from banyan.backends._steps import Steps
-        from banyan.backends._window import DeviceStore
+        from banyan.backends._window import DeviceStore, Room
 
         plain = self.config.trees == "plain"
         part = self.train_part
@@ -279,8 +279,9 @@ class Run:
             lambda graph: self.loss(graph, NO_DROPOUT),  # it was dropped out when it was made
             store,
             lambda i: Dropout(self.config.dropout, self.config.seed, self.progress.step + i),
-            devices.WINDOW,
+            devices.window(self.device),
             self.us.worst if self.us.several else None,
+            Room(*self.progress.room) if self.progress.room else None,
         )
 
     def _windows(self) -> list[list[np.ndarray]]:
@@ -359,6 +360,7 @@ class Run:
             step=self.progress.step,
             metrics_bytes=self.progress.metrics_bytes,
             data=self.progress.data,
+            room=self.progress.room,
         )
         if not self.us.first:
             return
@@ -401,6 +403,8 @@ class Run:
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
             raise _diverged(f"a weight became infinite or not a number by step {self.progress.step:,}")
         self.metrics.sync()
+        if self.gpu and self.gpu.room:
+            self.progress.room = list(astuple(self.gpu.room))
         checkpoint.save(self.folder.checkpoint, self.model, self.optimiser, self.progress)
         self.saved = time.monotonic()
 

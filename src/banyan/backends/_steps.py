@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton import Batch, Noise, kernel
-from banyan.backends._window import DeviceStore, Window
+from banyan.backends._window import DeviceStore, Room, Window
 from banyan.model import BanyanModel
 from banyan.reference import Dropout
 
@@ -35,13 +35,14 @@ def _next_kernel(window, row, at, width, BLOCK: tl.constexpr):
 
 @kernel
 def _record_kernel(loss, counts, metrics, at, void):
-    """The next row of the metrics: loss, nodes, collided."""
+    """The next row of the metrics: loss, nodes, and whether this step or one before it collided."""
     row = tl.load(at)
     collided = tl.load(counts + 2).to(tl.float32)
     tl.store(metrics + 3 * row, tl.load(loss))
     tl.store(metrics + 3 * row + 1, tl.load(counts).to(tl.float32))
+    collided = tl.maximum(tl.load(void), collided)
     tl.store(metrics + 3 * row + 2, collided)
-    tl.store(void, tl.maximum(tl.load(void), collided))
+    tl.store(void, collided)
     tl.store(at, row + 1)
 
 
@@ -51,6 +52,8 @@ class Steps:
     loss: of a graph.
     dropout: of the i-th step from now.
     agree: makes `void` the same in all processes, if there are several.
+    room: to begin with. It only ever grows, and with it the shapes of the matrix products and so the order of their
+        sums: a resumed run that is to repeat the bits must begin with the same.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Steps:
         dropout: Callable[[int], Dropout],
         most: int,
         agree: Callable[[Tensor], object] | None = None,
+        room: Room | None = None,
     ) -> None:
         self.model, self.optimiser, self.loss = model, optimiser, loss
         self.store, self.dropout, self.agree = store, dropout, agree
@@ -73,6 +77,7 @@ class Steps:
         asks = model.config.trees == "plain" and model.config.candidates == "batch"  # how many tokens are distinct
         self.records = device.type == "cuda" and agree is None and not asks
         self.recorded: _Recorded | None = None
+        self.room = room
         self.drawn: tuple[Indices, Window] | None = None
 
     def run(self, batches: Indices, following: Indices = ()) -> tuple[list[float], list[int]]:
@@ -97,7 +102,7 @@ class Steps:
 
     def _draw(self, batches: Indices, steps_before: int = 0) -> Window:
         dropouts = [self.dropout(steps_before + i) for i in range(len(batches))]
-        return self.store.draw(batches, dropouts, self.recorded.window.room if self.recorded else None)
+        return self.store.draw(batches, dropouts, self.room)
 
     def _enqueue(self, window: Window, begin: int, end: int, salt: int) -> None:
         """These steps of the window; the first of them with this salt."""
@@ -110,7 +115,7 @@ class Steps:
             begin += 1
         if self.recorded is None or not self.recorded.take(window):
             self.recorded = None  # its memory first
-            self.recorded = _Recorded(window, len(self.metrics), self.at, self._step, self.void)
+            self.recorded, self.room = _Recorded(window, len(self.metrics), self.at, self._step, self.void), window.room
             self.at.fill_(begin)
         for _ in range(begin, end):
             self.recorded.graph.replay()
@@ -121,9 +126,10 @@ class Steps:
         loss = self.loss(graph)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        _record_kernel[(1,)](loss.detach(), graph.counts, self.metrics, self.at, self.void)
         if self.agree:
+            torch.maximum(self.void, graph.collided, out=self.void)
             self.agree(self.void)
+        _record_kernel[(1,)](loss.detach(), graph.counts, self.metrics, self.at, self.void)
         self.optimiser.step()
 
 
@@ -136,14 +142,15 @@ class _Recorded:
         rows = window.rows.new_zeros(most, window.rows.shape[1])
         self.window = Window(rows, window.room, window.dropout)
         self.take(window)
-        row = torch.empty_like(rows[0])
+        self.row = torch.empty_like(rows[0])  # kept as long as the graph, which uses it
 
         def next_step() -> None:
-            grid = (triton.cdiv(len(row), 1024),)
-            _next_kernel[grid](rows, row, at, len(row), BLOCK=1024)
+            grid = (triton.cdiv(len(self.row), 1024),)
+            _next_kernel[grid](rows, self.row, at, len(self.row), BLOCK=1024)
             rate = window.dropout.rate
-            step(*window.room.split(row, 1 / (1 - rate), rate > 0))
+            step(*window.room.split(self.row, 1 / (1 - rate), rate > 0))
 
+        void_before = void.clone()
         void.fill_(1)  # these steps count for nothing
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -155,7 +162,7 @@ class _Recorded:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             next_step()
-        void.zero_()
+        void.copy_(void_before)
 
     def take(self, window: Window) -> bool:
         """Go through this window from now on, if it fits."""

@@ -11,6 +11,7 @@ Every sum has a fixed order: the same seed gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -475,7 +476,8 @@ class Encoder:
     def __init__(self, embedding: np.ndarray, f: Functions, device: torch.device) -> None:
         self.embedding = torch.from_numpy(embedding).to(device)
         functions = tuple(torch.from_numpy(vector.astype(np.float32)).to(device) for vector in f)
-        self.gates = gates_of(functions, embedding.shape[1])
+        with _on(device):
+            self.gates = gates_of(functions, embedding.shape[1])
         self.noise = Noise(torch.zeros(5, dtype=torch.int64, device=device), 1.0, False)
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
@@ -490,8 +492,14 @@ class Encoder:
         """The roots [B, E] of sentences that are on the device; no sentence may be empty."""
         sizes = offsets[-1:]
         batch = Batch(tokens, offsets, tokens, tokens, sizes, longest)
-        space, _ = _merge_all(batch, self.embedding, self.gates, self.noise, False, False, 0, 64)
+        with _on(tokens.device):
+            space, _ = _merge_all(batch, self.embedding, self.gates, self.noise, False, False, 0, 64)
         return space.work[offsets[:-1].long()]
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]]:

@@ -1,0 +1,96 @@
+"""Training and encoding on a GPU as a user does it; skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from banyan import Banyan, train, training
+from banyan.training import Interrupted
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+SETTINGS = {"dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefghij"), rng.integers(2, 7))) for _ in range(300)]
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    lines = [" ".join(rng.choice(words, rng.integers(4, 15))) for _ in range(1500)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def weights(folder) -> dict[str, np.ndarray]:
+    return Banyan.from_pretrained(folder).weights
+
+
+def losses(folder) -> list[float]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def test_the_gpu_learns_what_the_cpu_learns_and_its_model_is_used_on_both(corpus, tmp_path):
+    for device in ("cpu", "cuda"):
+        train(corpus, tmp_path / device, device=device, precision="float32", **SETTINGS)
+    np.testing.assert_allclose(losses(tmp_path / "cuda")[:40], losses(tmp_path / "cpu")[:40], rtol=1e-3)
+    np.testing.assert_allclose(losses(tmp_path / "cuda")[-1], losses(tmp_path / "cpu")[-1], rtol=2e-2)
+    texts = ["abc def ghi", "a", "", "jihg fed cba abc"]
+    on_cpu, on_gpu = (Banyan.from_pretrained(tmp_path / "cuda", device).encode(texts) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(on_cpu, on_gpu, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32", "float32"])
+def test_the_same_seed_gives_the_same_bits(corpus, tmp_path, precision):
+    for name in "ab":
+        train(corpus, tmp_path / name, precision=precision, deterministic=True, **SETTINGS)
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    for name, value in a.items():
+        np.testing.assert_array_equal(value, b[name], err_msg=name)
+
+
+def stopped_after(windows, monkeypatch):
+    """The user presses Ctrl-C in that window."""
+    honest, seen = training.Run._window, []
+
+    def window(self, chosen, following, asked):
+        seen.append(None)
+        rows, stop = honest(self, chosen, following, asked)
+        return rows, stop or len(seen) == windows
+
+    monkeypatch.setattr(training.Run, "_window", window)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, monkeypatch):
+    train(corpus, tmp_path / "whole", deterministic=True, **SETTINGS)
+    with monkeypatch.context() as patched:
+        stopped_after(3, patched)
+        with pytest.raises(Interrupted):
+            train(corpus, tmp_path / "cut", deterministic=True, **SETTINGS)
+    train(corpus, tmp_path / "cut", deterministic=True, resume=True, **SETTINGS)
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    for name, value in whole.items():
+        np.testing.assert_array_equal(value, cut[name], err_msg=name)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "cut")
+
+
+@pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_a_run_begun_on_one_device_goes_on_on_another(corpus, tmp_path, monkeypatch, first, then):
+    train(corpus, tmp_path / "whole", device=then, precision="float32", **SETTINGS)
+    with monkeypatch.context() as patched:
+        stopped_after(2, patched)
+        with pytest.raises(Interrupted):
+            train(corpus, tmp_path / "cut", device=first, precision="float32", **SETTINGS)
+    train(corpus, tmp_path / "cut", device=then, precision="float32", resume=True, **SETTINGS)
+    assert len(losses(tmp_path / "cut")) == len(losses(tmp_path / "whole"))
+    np.testing.assert_allclose(losses(tmp_path / "cut")[-1], losses(tmp_path / "whole")[-1], rtol=2e-2)
+
+
+@pytest.mark.parametrize("settings", [{"trees": "plain"}, {"candidates": "batch"}, {"dropout": 0.0}])
+def test_every_way_to_train_learns(corpus, tmp_path, settings):
+    train(corpus, tmp_path / "model", **SETTINGS, **settings)
+    assert losses(tmp_path / "model")[-1] < 0.95 * losses(tmp_path / "model")[0]
