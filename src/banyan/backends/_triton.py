@@ -36,7 +36,7 @@ GONE = tl.constexpr(-(2**31))  # ranks below every pair
 
 # What changes from batch to batch: a variant of a kernel for each peculiarity of these would be compiled for nothing.
 _VARIES = {
-    "do_not_specialize": ["T", "B", "M", "N", "salt", "shift", "hash_bits", "n", "n_of_x", "before", "parts"],
+    "do_not_specialize": ["T", "B", "M", "N", "salt", "shift", "hash_bits", "n", "before", "parts"],
     "do_not_specialize_on_alignment": ["tokens", "offsets", "token", "leaf", "sizes", "streams", "target", "count"],
 }
 

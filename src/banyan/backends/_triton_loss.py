@@ -18,7 +18,7 @@ from torch import Tensor
 from banyan.backends._triton import kernel
 
 LOGITS = 1 << 30  # that exist at one time, in bytes
-LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
+LARGEST = 70.0  # exp of this, and the sum of many such, is far from overflow in float32; exp(-LARGEST) from underflow
 HALF = torch.bfloat16  # (Triton's interpreter has none: there, tests put float32 in its place)
 _ROWS, _COLUMNS, _STEP, _WARPS, _STAGES = 128, 256, 64, 8, 3  # of a block of P
 _SMALL = 8  # rows of E numbers that one program of the small kernels takes
@@ -39,9 +39,9 @@ def _cast_kernel(weight, bias, cast, largest, V, pitch, E, ROWS: tl.constexpr, C
 
 @kernel
 def _rows_kernel(
-    x, weight, bias, target, cast, logit, largest, count, E, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    x, weight, bias, target, cast, logit, norm, count, E, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """The same of x, and the logit of each row's target, in float32."""
+    """The same of x, row by row, and the logit of each row's target, in float32."""
     n = tl.load(count)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -52,7 +52,7 @@ def _rows_kernel(
     wanted = tl.load(weight + t.to(tl.int64)[:, None] * E + j[None, :], mask=inside, other=0.0)
     tl.store(cast + place, row.to(cast.dtype.element_ty), mask=inside)
     tl.store(logit + i, tl.sum(row * wanted, 1) + tl.load(bias + t, mask=i < n, other=0.0), mask=i < n)
-    tl.store(largest + tl.program_id(0), tl.sqrt_rn(tl.max(tl.sum(row * row, 1), 0)))
+    tl.store(norm + i, tl.sqrt_rn(tl.sum(row * row, 1)), mask=i < n)
 
 
 @triton.jit
@@ -78,16 +78,24 @@ def _greatest(values, count, stride, BLOCK: tl.constexpr):
 
 @kernel
 def _shift_kernel(
-    x, weight, bias, of_x, of_weight, shift, n, n_of_x, n_of_weight, V, E, limit,
-    STEP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    x, weight, bias, logit, norm, of_weight, shift, count, before, n, n_of_weight, V, E, limit,
+    LIMITED: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """0 where no logit can overflow, which is nearly always; else the highest of each row."""
+    """What is subtracted from each row of logits, so that no exponential overflows and not all of them vanish.
+
+    No logit is above |x|·max|weight| + max|bias|, and the highest is at least the target's. Nearly always the two are
+    near enough for the first to tell all; where they are not, the highest logit of the row is found."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    bound = _greatest(of_x, n_of_x, 1, 1024) * _greatest(of_weight, n_of_weight, 2, 1024)
+    here = (i < n) & (before + i < tl.load(count))
+    bound = tl.load(norm + i, mask=here, other=0.0) * _greatest(of_weight, n_of_weight, 2, 1024)
     bound += _greatest(of_weight + 1, n_of_weight, 2, 1024)
-    if bound < limit:
-        tl.store(shift + i, tl.zeros((ROWS,), tl.float32), mask=i < n)
+    known = tl.load(logit + i, mask=here, other=0.0)
+    near = bound - known <= 2 * limit
+    if tl.min((near | (here == 0)).to(tl.int32), 0) > 0:
+        tl.store(shift + i, tl.maximum(bound - limit, 0.0), mask=i < n)
     else:
+        if LIMITED:
+            V = tl.load(count)
         highest = tl.full((ROWS,), float("-inf"), tl.float32)
         for start in range(0, V, COLUMNS):
             v = start + tl.arange(0, COLUMNS)
@@ -147,7 +155,7 @@ def _totals_kernel(
     x, logit, shift, total, loss, share, scaled, count, before, n, parts, E, extra,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, EXTRA: tl.constexpr,
 ):  # fmt: skip
-    """The loss of each row, its share 1 / (total · number of rows) in the gradient, and x times that, the share itself
+    """The loss of each row, its share 1 / total / number of rows in the gradient, and x times that, the share itself
     standing behind it: so the gradient by the bias comes out of the same product as that by the weights."""
     n_all = tl.load(count)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -158,7 +166,7 @@ def _totals_kernel(
         sums += tl.load(total + part * n + i, mask=here, other=1.0)
     wanted, shifted = tl.load(logit + i, mask=here, other=0.0), tl.load(shift + i, mask=here, other=0.0)
     tl.store(loss + i, tl.where(here, tl.log(sums) + shifted - wanted, 0.0), mask=i < n)
-    own = tl.where(here, 1.0 / (sums * n_all), 0.0)
+    own = tl.where(here, 1.0 / sums / n_all, 0.0)
     tl.store(share + i, own, mask=i < n)
     row = tl.load(x + i.to(tl.int64)[:, None] * E + j[None, :], mask=here[:, None] & (j < E)[None, :], other=0.0)
     inside = (i < n)[:, None] & (j < E)[None, :]
@@ -276,9 +284,9 @@ class _Fused:
         _cast_kernel[(len(self.of_weight),)](
             weight, bias, self.weight, self.of_weight, V, self.pitch, E, ROWS=16, COLUMNS=columns
         )
-        self.logit, self.of_x = x.new_empty(n), x.new_empty(triton.cdiv(n, _SMALL))
-        _rows_kernel[(len(self.of_x),)](
-            x, weight, bias, target, self.x, self.logit, self.of_x, count, E, ROWS=_SMALL, COLUMNS=columns
+        self.logit, self.norm = x.new_empty(n), x.new_empty(n)
+        _rows_kernel[(triton.cdiv(n, _SMALL),)](
+            x, weight, bias, target, self.x, self.logit, self.norm, count, E, ROWS=_SMALL, COLUMNS=columns
         )
 
     def exponentials(self, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
@@ -289,8 +297,8 @@ class _Fused:
         programs, blocks = triton.cdiv(n, _ROWS), self.pitch // _COLUMNS
         shift = self.bias.new_empty(n)
         _shift_kernel[(programs,)](
-            x, self.weight, self.bias, self.of_x, self.of_weight, shift, n, len(self.of_x), len(self.of_weight),
-            self.V, E, LARGEST, **shape,
+            x, self.weight, self.bias, self.logit[rows], self.norm[rows], self.of_weight, shift, self.count, rows.start,
+            n, len(self.of_weight), self.V, E, LARGEST, LIMITED=self.limited, **shape,
         )  # fmt: skip
         p, total = x.new_empty(n, self.pitch), self.bias.new_empty(blocks, n)
         _exp_kernel[(programs, blocks)](
