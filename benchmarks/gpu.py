@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -389,6 +390,7 @@ def main() -> None:
         float32_TFLOP_per_s=rates["float32"] / 1e12,
         batch_1024=cost,
         card=torch.cuda.get_device_name(DEVICE),
+        command=" ".join(["python", *sys.argv]),
         versions=f"torch {torch.__version__}, triton {triton.__version__}, Python {platform.python_version()}",
     )
 
