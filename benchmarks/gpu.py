@@ -27,10 +27,13 @@ from common import report, sentences
 from matplotlib.figure import Figure
 
 from banyan import devices, reference
-from banyan.backends import _numba, _triton
-from banyan.backends._steps import Steps
-from banyan.backends._triton import DeviceGraph
-from banyan.backends._window import DeviceStore
+from banyan.backends import _numba
+from banyan.backends._triton.entangling import DeviceGraph, entangle
+from banyan.backends._triton.passes import Passes, backward, down_pass, returned, up_pass
+from banyan.backends._triton.steps import Steps
+from banyan.backends._triton.trees import TOKENS, Encoder, dropped_leaves, induce, runs_of_sentences
+from banyan.backends._triton.vectors import g_functions, gates_of
+from banyan.backends._triton.windows import DeviceStore
 from banyan.config import Config
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
@@ -145,35 +148,35 @@ class Trainer:
         key = batch.tokens.new_empty(len(batch.token) + len(batch.tokens) - len(batch.offsets) + 1, dtype=torch.int64)
 
         def leaves() -> None:
-            have["gates"] = _triton.gates_of(model.functions, E)
-            have["leaves"] = _triton.dropped_leaves(model.embedding.detach(), batch, key, noise, False)
+            have["gates"] = gates_of(model.functions, E)
+            have["leaves"] = dropped_leaves(model.embedding.detach(), batch, key, noise, False)
 
         def trees() -> None:
-            have["forest"] = _triton.induce(batch, have["leaves"], have["gates"], noise)
+            have["forest"] = induce(batch, have["leaves"], have["gates"], noise)
 
         def entangling() -> None:
-            have["graph"] = _triton.entangle(have["forest"], key, have["leaves"], have["gates"], noise, False)
+            have["graph"] = entangle(have["forest"], key, have["leaves"], have["gates"], noise, False)
 
         def up() -> None:
-            have["up"] = _triton.up_pass(have["graph"])
+            have["up"] = up_pass(have["graph"])
 
         def down() -> None:
-            have["down"], rebuilt = _triton.down_pass(have["graph"], have["up"])
+            have["down"], rebuilt = down_pass(have["graph"], have["up"])
             have["rebuilt"] = rebuilt.requires_grad_()
 
         def output_layer() -> None:
-            passes = _triton.Passes(have["graph"], have["up"], have["down"], have["rebuilt"])
+            passes = Passes(have["graph"], have["up"], have["down"], have["rebuilt"])
             self.optimiser.zero_grad(set_to_none=True)
             reconstruction(model, passes).backward()
 
         def back() -> None:
-            have["g_leaves"], have["g_gates"] = _triton.backward(
+            have["g_leaves"], have["g_gates"] = backward(
                 have["graph"], have["up"], have["down"], None, None, have["rebuilt"].grad
             )
 
         def to_weights() -> None:
-            model.embedding.grad = _triton.returned(have["graph"], have["g_leaves"], len(model.embedding))
-            by_vector = _triton.g_functions(have["g_gates"], model.functions)
+            model.embedding.grad = returned(have["graph"], have["g_leaves"], len(model.embedding))
+            by_vector = g_functions(have["g_gates"], model.functions)
             for parameter, g in zip(model.functions, by_vector, strict=True):
                 parameter.grad = g
 
@@ -292,7 +295,7 @@ def encoding(store: Store, vocab_size: int) -> dict[str, Any]:
     model = BanyanModel(Config(), vocab_size)
     embedding = model.embedding.detach().numpy()
     f = Functions(*(vector.detach().double().numpy() for vector in model.functions))
-    encoder = _triton.Encoder(embedding, f, DEVICE)
+    encoder = Encoder(embedding, f, DEVICE)
     tokens, offsets = store.batch(np.arange(500))
     ours, theirs = (np.empty((500, embedding.shape[1]), np.float32) for _ in range(2))
     encoder.roots(tokens, offsets, ours)
@@ -301,7 +304,7 @@ def encoding(store: Store, vocab_size: int) -> dict[str, Any]:
 
     all_tokens, all_offsets = store.batch(np.arange(len(store)))
     on_device = torch.from_numpy(all_tokens).to(DEVICE)
-    runs = _triton._runs_of_sentences(all_offsets, _triton.TOKENS)
+    runs = runs_of_sentences(all_offsets, TOKENS)
     parts = []
     for first, last in runs:
         own = all_offsets[first : last + 1] - all_offsets[first]

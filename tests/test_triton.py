@@ -3,7 +3,12 @@ Triton's interpreter, on small cases."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,12 +27,16 @@ from banyan.store import Store
 ON_GPU = torch.cuda.is_available()
 pytest.importorskip("triton")
 
-from banyan.backends import _numba, _steps, _triton, _triton_loss, _window  # noqa: E402
+from banyan.backends import _numba  # noqa: E402
+from banyan.backends._triton import entangling, passes, trees, vectors, windows  # noqa: E402
+from banyan.backends._triton import loss as output_layer  # noqa: E402
+from banyan.backends._triton.batch import Batch, Noise  # noqa: E402
+from banyan.backends._triton.steps import Steps  # noqa: E402
 
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 if not ON_GPU:  # the interpreter has no bf16, and goes through large blocks number by number
-    _triton_loss.HALF = torch.float32
-    _triton._NUMBERED = _triton.BLOCK = 64
+    output_layer.HALF = torch.float32
+    entangling.NUMBERED = passes.BLOCK = 64
 LARGE = pytest.mark.skipif(not ON_GPU, reason="large: needs a GPU, the interpreter would take minutes")
 
 
@@ -53,22 +62,22 @@ class Problem:
         self.embedding = rng.normal(size=(vocab, E)).astype(np.float32).astype(np.float64)
         self.f = reference.Functions(*(v.astype(np.float32).astype(np.float64) for v in random_functions(rng, U)))
         self.plain, self.dropout = plain, Dropout(rate, seed=seed, step=3)
-        self.batch = _triton.Batch.of(self.tokens, self.offsets, DEVICE, plain)
-        self.noise = _triton.Noise.of(self.dropout, DEVICE)
+        self.batch = Batch.of(self.tokens, self.offsets, DEVICE, plain)
+        self.noise = Noise.of(self.dropout, DEVICE)
         self.functions = tuple(on_device(v).requires_grad_() for v in self.f)
         self.weights = on_device(self.embedding).requires_grad_()
 
-    def forest(self) -> _triton.Forest:
+    def forest(self) -> trees.Forest:
         key = self.batch.token.new_empty(len(self.batch.token), dtype=torch.int64)
-        leaves = _triton.dropped_leaves(self.weights.detach(), self.batch, key, self.noise, self.plain)
-        gates = _triton.gates_of(self.functions, leaves.shape[1])
-        return _triton.induce(self.batch, leaves, gates, self.noise, self.plain)
+        leaves = trees.dropped_leaves(self.weights.detach(), self.batch, key, self.noise, self.plain)
+        gates = vectors.gates_of(self.functions, leaves.shape[1])
+        return trees.induce(self.batch, leaves, gates, self.noise, self.plain)
 
-    def graph(self, **options) -> _triton.DeviceGraph:
-        return _triton.structure(self.batch, self.weights, self.functions, self.noise, self.plain, **options)
+    def graph(self, **options) -> entangling.DeviceGraph:
+        return entangling.structure(self.batch, self.weights, self.functions, self.noise, self.plain, **options)
 
-    def passes(self, graph: _triton.DeviceGraph) -> _triton.Passes:
-        return _triton.Passes(graph, *_triton.UpAndDown.apply(graph, self.weights, *self.functions))
+    def passes(self, graph: entangling.DeviceGraph) -> passes.Passes:
+        return passes.Passes(graph, *passes.UpAndDown.apply(graph, self.weights, *self.functions))
 
     def reference_forest(self) -> graphs.Forest:
         return reference.greedy(self.tokens, self.offsets, self.embedding, self.f, self.dropout, self.plain)
@@ -100,7 +109,7 @@ def test_induction_gives_the_trees_of_the_reference(case):
 
 
 def test_sentences_too_long_for_registers_are_merged_in_memory(monkeypatch):
-    monkeypatch.setattr(_triton, "IN_REGISTERS", 16)
+    monkeypatch.setattr(trees, "IN_REGISTERS", 16)
     problem = Problem(seed=5, E=16, sentences=3, longest=40, rate=0.2)
     forest = problem.forest()
     np.testing.assert_array_equal(forest.children.cpu(), problem.reference_forest().children)
@@ -148,8 +157,8 @@ def test_equal_hashes_of_different_nodes_are_detected_and_another_salt_tells_the
 @pytest.mark.parametrize(("slabs", "block"), [(2, 4), (4, 64)])
 @pytest.mark.parametrize("case", CASES)
 def test_both_passes_and_every_gradient_are_those_of_the_reference(case, slabs, block, monkeypatch):
-    monkeypatch.setattr(_triton, "SLABS", slabs)
-    monkeypatch.setattr(_triton, "BLOCK", block)
+    monkeypatch.setattr(passes, "SLABS", slabs)
+    monkeypatch.setattr(passes, "BLOCK", block)
     check_passes(Problem(**case), tolerance=2e-5)
 
 
@@ -234,10 +243,10 @@ PRECISIONS = {"float32": 1e-5, "tf32": 2e-3, "bf16": 2e-2}  # ‖ours - referenc
 @pytest.mark.parametrize("largest", [0.0, 6.0, 70.0], ids=["highest found", "some found", "bound known"])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_cross_entropy_and_its_gradients_are_those_of_the_reference(precision, logits, largest, distinct, monkeypatch):
-    monkeypatch.setattr(_triton_loss, "LOGITS", logits)
-    monkeypatch.setattr(_triton_loss, "LARGEST", largest)
-    monkeypatch.setattr(_triton_loss, "_COLUMNS", 16)
-    monkeypatch.setattr(_triton_loss, "_ROWS", 16)
+    monkeypatch.setattr(output_layer, "LOGITS", logits)
+    monkeypatch.setattr(output_layer, "LARGEST", largest)
+    monkeypatch.setattr(output_layer, "_COLUMNS", 16)
+    monkeypatch.setattr(output_layer, "_ROWS", 16)
     check_loss(precision, *loss_problem(37, 45, 24, 0.5, distinct))
 
 
@@ -245,14 +254,14 @@ def test_cross_entropy_and_its_gradients_are_those_of_the_reference(precision, l
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("largest", [0.0, 25.0, 70.0], ids=["highest found", "some found", "bound known"])
 def test_cross_entropy_at_full_size(precision, largest, monkeypatch):
-    monkeypatch.setattr(_triton_loss, "LARGEST", largest)
+    monkeypatch.setattr(output_layer, "LARGEST", largest)
     check_loss(precision, *loss_problem(1500, 5003, 256, 0.3, distinct=True))
 
 
 def check_loss(precision, x, weight, bias, target, distinct):
     x, weight, bias = (a.astype(np.float32).astype(np.float64) for a in (x, weight, bias))
     inputs = [on_device(a).requires_grad_() for a in (x, weight, bias)]
-    loss = _triton_loss.cross_entropy(*inputs, on_device(target, torch.int64), precision, distinct=distinct)
+    loss = output_layer.cross_entropy(*inputs, on_device(target, torch.int64), precision, distinct=distinct)
     loss.backward()
     expected, g_logits = reference.cross_entropy(x, target, weight, bias)
     assert loss.item() == pytest.approx(expected, rel=PRECISIONS[precision])
@@ -265,7 +274,7 @@ def test_cross_entropy_survives_huge_logits():
     x, weight, bias = on_device(np.array([[2.0**15, 0.0]])), on_device(np.eye(2)), on_device(np.zeros(2))
     for precision in PRECISIONS:
         for target, expected in ((0, 0.0), (1, 2.0**15)):
-            loss = _triton_loss.cross_entropy(x, weight, bias, torch.tensor([target], device=DEVICE), precision)
+            loss = output_layer.cross_entropy(x, weight, bias, torch.tensor([target], device=DEVICE), precision)
             assert loss.item() == pytest.approx(expected, rel=1e-2)
 
 
@@ -274,9 +283,9 @@ def test_cross_entropy_survives_huge_logits():
 
 @pytest.fixture
 def store(monkeypatch) -> Store:
-    monkeypatch.setattr(_window, "ROUNDED", (8, 8))
-    monkeypatch.setattr(_triton, "BLOCK", 32)
-    monkeypatch.setattr(_triton, "SLABS", 2)
+    monkeypatch.setattr(windows, "ROUNDED", (8, 8))
+    monkeypatch.setattr(passes, "BLOCK", 32)
+    monkeypatch.setattr(passes, "SLABS", 2)
     rng = np.random.default_rng(0)
     tokens, offsets = random_batch(rng, sentences=40, vocab=30, longest=6)
     return Store(tokens.astype(np.uint16), offsets, Report(), "")
@@ -285,8 +294,8 @@ def store(monkeypatch) -> Store:
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("fits", [True, False])
 def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, monkeypatch):
-    monkeypatch.setattr(_window, "SHARE", 4 if fits else 1e30)
-    drawing = _window.DeviceStore(store, np.arange(40), 30, DEVICE, plain)
+    monkeypatch.setattr(windows, "SHARE", 4 if fits else 1e30)
+    drawing = windows.DeviceStore(store, np.arange(40), 30, DEVICE, plain)
     assert (drawing.tokens is not None) == fits
     rng = np.random.default_rng(1)
     chosen = [rng.permutation(40)[:7] for _ in range(3)]
@@ -301,9 +310,9 @@ def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, mon
         np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
         np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
         assert batch.longest >= np.diff(offsets).max()
-        assert noise.streams[:5].tolist() == _triton.Noise.of(dropout, DEVICE).streams[:5].tolist()
-    again = drawing.draw(chosen[:2], dropouts[:2], _window.Room(7, 5000, 4000, 64))
-    assert again.room == _window.Room(7, 5000, 4000, 64)
+        assert noise.streams[:5].tolist() == Noise.of(dropout, DEVICE).streams[:5].tolist()
+    again = drawing.draw(chosen[:2], dropouts[:2], windows.Room(7, 5000, 4000, 64))
+    assert again.room == windows.Room(7, 5000, 4000, 64)
 
 
 def small_model(backend: str, **settings) -> BanyanModel:
@@ -313,7 +322,7 @@ def small_model(backend: str, **settings) -> BanyanModel:
 
 def gpu_steps(store, agree=None, **settings):
     model = small_model("triton", **settings)
-    drawing = _window.DeviceStore(store, np.arange(40), 30, DEVICE, "trees" in settings)
+    drawing = windows.DeviceStore(store, np.arange(40), 30, DEVICE, "trees" in settings)
     optimiser = devices.adam(model.parameters(), 0.05)
     steps_before = 0
 
@@ -321,7 +330,7 @@ def gpu_steps(store, agree=None, **settings):
         return Dropout(0.1, 0, steps_before + i)
 
     loss = lambda graph: reconstruction(model, model(graph))  # noqa: E731
-    steps = _steps.Steps(model, optimiser, loss, drawing, dropout, 8, agree)
+    steps = Steps(model, optimiser, loss, drawing, dropout, 8, agree)
     honest = steps.run
 
     def run(window, following=()):
@@ -371,14 +380,14 @@ def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatc
     """Few bits of hash until the salt changes: the losses are still those of exact structure."""
     window = [np.arange(i, i + 5) for i in range(0, 25, 5)]
     expected_losses, expected_nodes = gpu_steps(store)[1].run(window)
-    honest = _triton.structure
+    honest = entangling.structure
     salts = []
 
     def poor(batch, embedding, functions, noise, plain, salt):
         salts.append(salt)
         return honest(batch, embedding, functions, noise, plain, salt, hash_bits=64 if salt else 3)
 
-    monkeypatch.setattr(_triton, "structure", poor)
+    monkeypatch.setattr(entangling, "structure", poor)
     losses, nodes = gpu_steps(store)[1].run(window)
     assert max(salts) == 1
     assert nodes == expected_nodes
@@ -405,9 +414,9 @@ def test_a_collision_in_another_process_voids_the_step_here_too(store):
 
 
 def test_the_structure_of_a_batch_is_exact_whatever_the_hashes(store, monkeypatch):
-    honest = _triton.structure
+    honest = entangling.structure
     monkeypatch.setattr(
-        _triton, "structure", lambda *given: honest(*given[:5], given[5], hash_bits=64 if given[5] > 1 else 2)
+        entangling, "structure", lambda *given: honest(*given[:5], given[5], hash_bits=64 if given[5] > 1 else 2)
     )
     model = small_model("triton")
     batch = store.batch(np.arange(8))
@@ -415,19 +424,35 @@ def test_the_structure_of_a_batch_is_exact_whatever_the_hashes(store, monkeypatc
     assert int(graph.n_nodes) == small_model("numba").structure(*batch).n_nodes
 
 
+# --- The compiler's view ---------------------------------------------------------------------------------------------
+
+
+def test_every_kernel_compiles_for_cards_that_are_not_here():
+    script = Path(__file__).with_name("compiled_kernels.py")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    ended = subprocess.run(
+        [sys.executable, str(script), "80", "90"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    sources = Path(passes.__file__).parent.glob("*.py")
+    defined = {name for path in sources for name in re.findall(r"@kernel\ndef (\w+)\(", path.read_text())}
+    for line in ended.stdout.splitlines():
+        assert defined == set(line.split("kernels: ")[1].split())
+
+
 # --- Encoding --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("longest", [7, 30])
 def test_roots_are_those_of_the_cpu_whatever_the_batch(longest, monkeypatch):
-    monkeypatch.setattr(_triton, "IN_REGISTERS", 16)
+    monkeypatch.setattr(trees, "IN_REGISTERS", 16)
     problem = Problem(seed=6, E=16, sentences=6, longest=longest)
     embedding = problem.embedding.astype(np.float32)
     expected, got, alone = (np.empty((6, 16), np.float32) for _ in range(3))
     _numba.Encoder(embedding, problem.f).roots(problem.tokens, problem.offsets, expected)
-    encoder = _triton.Encoder(embedding, problem.f, DEVICE)
+    encoder = trees.Encoder(embedding, problem.f, DEVICE)
     encoder.roots(problem.tokens, problem.offsets, got)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(_triton, "TOKENS", 1)  # one sentence at a time
+    monkeypatch.setattr(trees, "TOKENS", 1)  # one sentence at a time
     encoder.roots(problem.tokens, problem.offsets, alone)
     np.testing.assert_array_equal(alone, got)

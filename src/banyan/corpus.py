@@ -197,6 +197,8 @@ class Shard:
         for sentence in islice(self._corpus, self._rank, None, self._world):
             kept += 1
             yield sentence
+        if kept == 0:
+            raise BanyanError(f"the text has fewer sentences than there are processes ({self._world}): start fewer")
         self.report = dataclasses.replace(self._corpus.report if self._rank == 0 else Report(), kept=kept)
 
     def fingerprint(self) -> str:

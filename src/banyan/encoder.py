@@ -243,9 +243,9 @@ def _encoder(embedding: np.ndarray, functions: Functions, device: str) -> Any:
         raise BanyanError(f"encoding on {device} needs {error.name}: pip install {error.name}") from None
     place = devices.choose(device)
     if devices.has_triton(place):
-        from banyan.backends import _triton
+        from banyan.backends._triton.trees import Encoder
 
-        return _triton.Encoder(embedding, functions, place)
+        return Encoder(embedding, functions, place)
     if device not in ("auto", "cpu"):
         raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0 and Triton: say cpu")
     return _encoder(embedding, functions, "cpu")

@@ -16,8 +16,9 @@ from banyan.graph import Forest, Graph, check_ragged, disentangled, entangle
 from banyan.reference import NO_DROPOUT, Dropout, Functions
 
 if TYPE_CHECKING:
-    from banyan.backends._triton import Batch, DeviceGraph, Noise
-    from banyan.backends._triton import Passes as DevicePasses
+    from banyan.backends._triton.batch import Batch, Noise
+    from banyan.backends._triton.entangling import DeviceGraph
+    from banyan.backends._triton.passes import Passes as DevicePasses
 
 
 class Passes(NamedTuple):
@@ -81,7 +82,7 @@ class BanyanModel(nn.Module):
         tokens, offsets = check_ragged(tokens, offsets)
         plain = self.config.trees == "plain"
         if self.backend == "triton":
-            from banyan.backends._triton import Batch, Noise
+            from banyan.backends._triton.batch import Batch, Noise
 
             device = self.embedding.device
             batch, noise = Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device)
@@ -96,10 +97,10 @@ class BanyanModel(nn.Module):
     def structure_of(self, batch: Batch, noise: Noise, salt: int = 0) -> DeviceGraph:
         """The same of a batch that was drawn on the GPU. Whether two different nodes had one hash is for the caller to
         ask; another salt tells them apart."""
-        from banyan.backends import _triton
+        from banyan.backends._triton import entangling
 
         plain = self.config.trees == "plain"
-        return _triton.structure(batch, self.embedding, self.functions, noise, plain, salt)
+        return entangling.structure(batch, self.embedding, self.functions, noise, plain, salt)
 
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of trees that are given, by the user or by `structure`."""
@@ -108,9 +109,9 @@ class BanyanModel(nn.Module):
     def forward(self, graph: Graph | DeviceGraph, dropout: Dropout = NO_DROPOUT) -> Passes | DevicePasses:
         """Both passes, by what suits the graph and the device."""
         if not isinstance(graph, Graph):  # made on the GPU, with its dropout
-            from banyan.backends import _triton
+            from banyan.backends._triton import passes
 
-            return _triton.Passes(graph, *_triton.UpAndDown.apply(graph, self.embedding, *self.functions))
+            return passes.Passes(graph, *passes.UpAndDown.apply(graph, self.embedding, *self.functions))
         up_and_down = _UpAndDown.apply if self.backend == "numba" else _torch_up_and_down
         return Passes(graph, *up_and_down(graph, dropout, self.embedding, *self.functions))
 

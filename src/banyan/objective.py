@@ -11,7 +11,7 @@ from torch import Tensor
 from banyan.model import BanyanModel, Passes
 
 if TYPE_CHECKING:
-    from banyan.backends._triton import Passes as DevicePasses
+    from banyan.backends._triton.passes import Passes as DevicePasses
 
 LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More hardly make the products faster
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
@@ -30,20 +30,20 @@ def reconstruction(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
 
 
 def _on_gpu(model: BanyanModel, passes: DevicePasses) -> Tensor:
-    from banyan.backends import _triton_loss
+    from banyan.backends._triton import loss
 
     graph, rebuilt = passes.graph, passes.rebuilt
     token, count, entangled = graph.token, graph.counts[3:], not graph.plain
     weight, bias = model.out_weight, model.out_bias
     if model.config.candidates == "all":
-        return _triton_loss.cross_entropy(rebuilt, weight, bias, token, model.precision, count, distinct=entangled)
+        return loss.cross_entropy(rebuilt, weight, bias, token, model.precision, count, distinct=entangled)
     if entangled:  # the candidates are the leaves themselves: no need to ask the device how many there are
         candidates, target = token, torch.arange(len(token), device=token.device)
     else:
         candidates, target = torch.unique(token[: int(count)], return_inverse=True)
         rebuilt = rebuilt[: len(target)]
     own_weight, own_bias = weight.index_select(0, candidates), bias.index_select(0, candidates)
-    return _triton_loss.cross_entropy(
+    return loss.cross_entropy(
         rebuilt, own_weight, own_bias, target, model.precision, count, distinct=entangled, limited=entangled
     )
 
@@ -69,7 +69,7 @@ class _CrossEntropy(torch.autograd.Function):
         weight_and_factor = weight * factor[:, None]
         losses = torch.empty_like(x[:, 0])
         g_x, g_weight, g_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
-        for block, rows in enumerate(_blocks(n, len(weight))):
+        for block, rows in enumerate(blocks(n, LOGITS // len(weight))):
             p = torch.mm(x[rows], weight.T, out=_room_for_logits(len(x[rows]), weight))
             highest = torch.zeros_like(losses[rows])
             if not safe:
@@ -96,10 +96,9 @@ class _CrossEntropy(torch.autograd.Function):
         return *(saved if g == 1 else (g * tensor for tensor in saved)), None, None
 
 
-def _blocks(n: int, candidates: int) -> list[slice]:
-    """All n rows, in as few blocks of about equal size as LOGITS allows."""
-    most = max(LOGITS // candidates, 1)
-    size = -(-n // -(-n // most))
+def blocks(n: int, most: int) -> list[slice]:
+    """n rows, in as few blocks of about equal size as there can be of at most so many (or one)."""
+    size = -(-n // -(-n // max(most, 1)))
     return [slice(start, start + size) for start in range(0, n, size)]
 
 

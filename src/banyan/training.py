@@ -47,7 +47,7 @@ from banyan.textfile import kind
 from banyan.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from banyan.backends._steps import Steps as GpuSteps
+    from banyan.backends._triton.steps import Steps as GpuSteps
 
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
@@ -267,8 +267,8 @@ class Run:
 
     def _gpu_steps(self) -> GpuSteps:
         """What takes the model through windows where our GPU kernels run."""
-        from banyan.backends._steps import Steps
-        from banyan.backends._window import DeviceStore, Room
+        from banyan.backends._triton.steps import Steps
+        from banyan.backends._triton.windows import DeviceStore, Room
 
         plain = self.config.trees == "plain"
         part = self.train_part

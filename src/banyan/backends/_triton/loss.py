@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from banyan.backends._triton import kernel
+from banyan.backends._triton.batch import kernel
+from banyan.objective import blocks
 
 LOGITS = 1 << 30  # that exist at one time, in bytes
 LARGEST = 70.0  # exp of this, and the sum of many such, is far from overflow in float32; exp(-LARGEST) from underflow
@@ -244,7 +245,7 @@ class _CrossEntropy(torch.autograd.Function):
         loss, share, scaled = x.new_empty(n), x.new_empty(n), layer.x.new_empty(n, E + extra)
         g_x, g_layer = torch.empty_like(x), torch.empty(0)
         with _products_in(precision):
-            for rows in _blocks(n, layer.pitch * layer.x.itemsize):
+            for rows in blocks(n, LOGITS // (layer.pitch * layer.x.itemsize)):
                 p, shift, total = layer.exponentials(rows)
                 _totals_kernel[(triton.cdiv(len(p), _SMALL),)](
                     x[rows], layer.logit[rows], shift, total, loss[rows], share[rows], scaled[rows], count, rows.start,
@@ -331,13 +332,6 @@ def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     if a.dtype == torch.float32:
         return torch.mm(a, b, out=out)
     return torch.mm(a, b, out_dtype=torch.float32, out=out)
-
-
-def _blocks(n: int, bytes_per_row: int) -> list[slice]:
-    """All n rows, in as few blocks of about equal size as LOGITS allows."""
-    most = max(LOGITS // bytes_per_row, 1)
-    size = -(-n // -(-n // most))
-    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 class _products_in:

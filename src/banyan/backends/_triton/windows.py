@@ -14,7 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
-from banyan.backends._triton import Batch, Noise
+from banyan.backends._triton.batch import Batch, Noise
 from banyan.reference import Dropout
 from banyan.store import Store
 

@@ -17,8 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from banyan.backends._triton import Batch, Noise, kernel
-from banyan.backends._window import DeviceStore, Room, Window
+from banyan.backends._triton.batch import Batch, Noise, kernel
+from banyan.backends._triton.windows import DeviceStore, Room, Window
 from banyan.model import BanyanModel
 from banyan.reference import Dropout
 

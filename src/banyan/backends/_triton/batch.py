@@ -1,0 +1,66 @@
+"""What the kernels are given: a batch of sentences, the noise of a step, and how kernels are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
+
+PLACES = (LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE)
+ROWS = 8  # of E numbers that one program takes, where there is nothing to it but that
+
+# What changes from batch to batch: a variant of a kernel for each peculiarity of these would be compiled for nothing.
+_VARIES = {
+    "do_not_specialize": ["T", "B", "M", "N", "salt", "shift", "hash_bits", "n", "before", "parts"],
+    "do_not_specialize_on_alignment": ["tokens", "offsets", "token", "leaf", "sizes", "streams", "target", "count"],
+}
+
+
+def kernel(function: Any) -> Any:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return triton.jit(function, **{how: [name for name in which if name in names] for how, which in _VARIES.items()})
+
+
+class Batch(NamedTuple):
+    """Sentences on the device. Which tokens are distinct does not depend on the weights, so it is known beforehand.
+
+    There may be room for more tokens and more distinct ones than there are, so that batches of different sizes can
+    take the same way (a CUDA graph) through the same memory."""
+
+    tokens: Tensor  # int32 [T]
+    offsets: Tensor  # int32 [B+1]
+    token: Tensor  # int32 [L]: of each leaf
+    leaf: Tensor  # int32 [T]: of each position
+    sizes: Tensor  # int32 [2]: how many tokens and leaves there really are
+    longest: int  # sentence that there can be, in tokens
+
+    @classmethod
+    def of(cls, tokens: np.ndarray, offsets: np.ndarray, device: torch.device, plain: bool = False) -> Batch:
+        token, leaf = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
+        arrays = (tokens, offsets, token, leaf, np.array([len(tokens), len(token)]))
+        tensors = [torch.from_numpy(array.astype(np.int32)).to(device) for array in arrays]
+        return cls._make([*tensors, int(np.diff(offsets).max())])
+
+
+class Noise(NamedTuple):
+    """A Dropout as the kernels use it."""
+
+    streams: Tensor  # int64: of the four places, and the threshold
+    scale: float
+    on: bool
+
+    @classmethod
+    def of(cls, dropout: Dropout, device: torch.device) -> Noise:
+        return cls(cls.streams_of([dropout], device)[0], 1 / (1 - dropout.rate), dropout.rate > 0)
+
+    @staticmethod
+    def streams_of(dropouts: Sequence[Dropout], device: torch.device) -> Tensor:
+        """Of many steps, brought to the device together [steps, 6]."""
+        numbers = [[*map(d.stream, PLACES), int(d.rate * 2**32), 0] for d in dropouts]
+        return torch.from_numpy(np.array(numbers, np.uint64).view(np.int64)).to(device)

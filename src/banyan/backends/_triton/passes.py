@@ -1,0 +1,345 @@
+"""Up and down, and their gradients, in slabs: each program takes a few columns through all levels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from banyan.backends._triton.batch import ROWS, kernel
+from banyan.backends._triton.entangling import DeviceGraph
+from banyan.backends._triton.masks import load_key, mask_of, state_of
+from banyan.backends._triton.vectors import g_functions
+
+SLABS = 128  # about one for each multiprocessor of a large GPU
+BLOCK = 512  # nodes or messages that one program handles at a time
+
+
+@kernel
+def _up_kernel(
+    leaves, up, children, key, levels, counts, gates, streams, scale, N, E,
+    DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Equation 3 from the leaves up."""
+    L = tl.load(counts + 3)
+    c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
+    up += tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
+    gate_l, gate_r, bias = tl.load(gates + c), tl.load(gates + E + c), tl.load(gates + 2 * E + c)
+    p = tl.arange(0, BLOCK)[:, None]
+    for start in range(0, L, BLOCK):
+        leaf = start + p
+        tl.store(up + leaf * C, tl.load(leaves + leaf.to(tl.int64) * E + c, mask=leaf < L, other=0.0), mask=leaf < L)
+    tl.debug_barrier()
+    for h in range(1, tl.load(counts + 1)):
+        end = tl.load(levels + h + 1)
+        for start in range(tl.load(levels + h), end, BLOCK):
+            node = start + p
+            here = node < end
+            left = tl.load(children + 2 * (node - L), mask=here, other=0)
+            right = tl.load(children + 2 * (node - L) + 1, mask=here, other=0)
+            parent = tl.load(up + left * C, mask=here, other=0.0) * gate_l
+            parent += tl.load(up + right * C, mask=here, other=0.0) * gate_r
+            parent += bias
+            if DROP:
+                parent *= mask_of(state_of(load_key(key + node, here), 1, streams), c, streams, scale)
+            tl.store(up + node * C, parent, mask=here)
+        tl.debug_barrier()
+
+
+@triton.jit
+def _add_within(a, a_starts, b, b_starts):
+    """Sums that begin anew where a segment starts."""
+    return tl.where(b_starts != 0, b, a + b), a_starts | b_starts
+
+
+@triton.jit
+def _sums(value, child, last, carry, carry_child, BLOCK: tl.constexpr, C: tl.constexpr):
+    """Sums of `value` over neighbouring rows of the same child, complete in the last of them; `carry` is the sum of
+    carry_child's rows in the blocks before. Returns the sums and what to carry on."""
+    starts = tl.broadcast_to((child != last).to(tl.int32), (BLOCK, C))
+    total, _ = tl.associative_scan((value, starts), 0, _add_within)
+    total += tl.where(child == carry_child, carry, 0.0)
+    p = tl.arange(0, BLOCK)[:, None]
+    carry = tl.sum(tl.where(p == BLOCK - 1, total, 0.0), 0, keep_dims=True)
+    return total, carry, tl.max(tl.where(p == BLOCK - 1, child, -1))
+
+
+@kernel
+def _down_kernel(
+    up, down, rebuilt, apart, B, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
+    DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Equation 4 from the roots down; a node takes the mean of its messages."""
+    L = tl.load(counts + 3)
+    c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
+    slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
+    up, down = up + slab, down + slab
+    gate_l, gate_r = tl.load(gates + 3 * E + c), tl.load(gates + 4 * E + c)
+    bias_l, bias_r = tl.load(gates + 5 * E + c), tl.load(gates + 6 * E + c)
+    p = tl.arange(0, BLOCK)[:, None]
+    n_levels = tl.load(counts + 1)
+    for start in range(0, B, BLOCK):
+        node = tl.load(apart + start + p, mask=start + p < B, other=-1)
+        tl.store(down + node * C, tl.load(up + node * C, mask=node >= 0, other=0.0), mask=node >= 0)
+    tl.debug_barrier()
+    for below in range(2, n_levels + 1):
+        begin, end = tl.load(edge_levels + n_levels - below), tl.load(edge_levels + n_levels - below + 1)
+        carry, carry_child = tl.zeros((1, C), tl.float32), tl.full((), -1, tl.int32)
+        for start in range(begin, end, BLOCK):
+            e = start + p
+            here = e < end
+            child = tl.load(owner + e, mask=here, other=-2)
+            sent = tl.load(edge + e, mask=here, other=0)
+            node, to_left = L + (sent >> 1), (sent & 1) == 0
+            message = tl.load(down + node * C, mask=here, other=0.0) * tl.where(to_left, gate_l, gate_r)
+            message += tl.where(to_left, bias_l, bias_r)
+            if DROP:
+                message *= mask_of(load_key(states + e, here), c, streams, scale)
+            last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
+            total, carry, carry_child = _sums(message, child, last, carry, carry_child, BLOCK, C)
+            whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
+            count = tl.load(messages + child, mask=whole, other=1)
+            tl.store(down + child * C, total / count.to(tl.float32), mask=whole)
+        tl.debug_barrier()
+    for start in range(0, L, BLOCK):
+        leaf = start + p
+        value = tl.load(down + leaf * C, mask=leaf < L, other=0.0)
+        tl.store(rebuilt + leaf.to(tl.int64) * E + c, value, mask=leaf < L)
+
+
+@kernel
+def _back_up_kernel(
+    down, g_rebuilt, g_down, children, key, messages, levels, counts, gates, g_gates, streams, scale, N, E,
+    DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Gradients along the messages, from the leaves back up to the roots. MORE: g_down holds some from outside."""
+    L = tl.load(counts + 3)
+    c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
+    slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
+    down, g_down = down + slab, g_down + slab
+    gate_l, gate_r = tl.load(gates + 3 * E + c), tl.load(gates + 4 * E + c)
+    g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+    g_bias_l, g_bias_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+    p = tl.arange(0, BLOCK)[:, None]
+    for start in range(0, L, BLOCK):
+        leaf = start + p
+        g = tl.load(g_rebuilt + leaf.to(tl.int64) * E + c, mask=leaf < L, other=0.0)
+        if MORE:
+            g += tl.load(g_down + leaf * C, mask=leaf < L, other=0.0)
+        tl.store(g_down + leaf * C, g, mask=leaf < L)
+    tl.debug_barrier()
+    for h in range(1, tl.load(counts + 1)):
+        end = tl.load(levels + h + 1)
+        for start in range(tl.load(levels + h), end, BLOCK):
+            node = start + p
+            here = node < end
+            left = tl.load(children + 2 * (node - L), mask=here, other=0)
+            right = tl.load(children + 2 * (node - L) + 1, mask=here, other=0)
+            g_left = tl.load(g_down + left * C, mask=here, other=0.0)
+            g_left /= tl.load(messages + left, mask=here, other=1).to(tl.float32)
+            g_right = tl.load(g_down + right * C, mask=here, other=0.0)
+            g_right /= tl.load(messages + right, mask=here, other=1).to(tl.float32)
+            if DROP:
+                own = load_key(key + node, here)
+                g_left *= mask_of(state_of(own, 2, streams), c, streams, scale)
+                g_right *= mask_of(state_of(own, 3, streams), c, streams, scale)
+            value = tl.load(down + node * C, mask=here, other=0.0)
+            g_gate_l += g_left * value
+            g_gate_r += g_right * value
+            g_bias_l += g_left
+            g_bias_r += g_right
+            g = g_left * gate_l + g_right * gate_r
+            if MORE:
+                g += tl.load(g_down + node * C, mask=here, other=0.0)
+            tl.store(g_down + node * C, g, mask=here)
+        tl.debug_barrier()
+    tl.store(g_gates + 3 * E + c, tl.sum(g_gate_l, 0, keep_dims=True))
+    tl.store(g_gates + 4 * E + c, tl.sum(g_gate_r, 0, keep_dims=True))
+    tl.store(g_gates + 5 * E + c, tl.sum(g_bias_l, 0, keep_dims=True))
+    tl.store(g_gates + 6 * E + c, tl.sum(g_bias_r, 0, keep_dims=True))
+
+
+@kernel
+def _back_down_kernel(
+    up, g_up, g_down, g_leaves, apart, B, edge_levels, owner, edge, states, counts, gates, g_gates, streams,
+    scale, N, E, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Gradients along the compositions, from the roots back down to the leaves. MORE: g_up holds some from outside."""
+    L = tl.load(counts + 3)
+    c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
+    slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
+    up, g_up, g_down = up + slab, g_up + slab, g_down + slab
+    gate_l, gate_r = tl.load(gates + c), tl.load(gates + E + c)
+    g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+    g_bias = tl.zeros((BLOCK, C), tl.float32)
+    p = tl.arange(0, BLOCK)[:, None]
+    n_levels = tl.load(counts + 1)
+    for start in range(0, B, BLOCK):  # a root that is in no other tree came down as it went up
+        node = tl.load(apart + start + p, mask=start + p < B, other=-1)
+        g = tl.load(g_down + node * C, mask=node >= 0, other=0.0)
+        if MORE:
+            g += tl.load(g_up + node * C, mask=node >= 0, other=0.0)
+        tl.store(g_up + node * C, g, mask=node >= 0)
+    tl.debug_barrier()
+    for below in range(2, n_levels + 1):
+        begin, end = tl.load(edge_levels + n_levels - below), tl.load(edge_levels + n_levels - below + 1)
+        carry, carry_child = tl.zeros((1, C), tl.float32), tl.full((), -1, tl.int32)
+        for start in range(begin, end, BLOCK):
+            e = start + p
+            here = e < end
+            child = tl.load(owner + e, mask=here, other=-2)
+            sent = tl.load(edge + e, mask=here, other=0)
+            node, to_left = L + (sent >> 1), (sent & 1) == 0
+            g = tl.load(g_up + node * C, mask=here, other=0.0)
+            if DROP:
+                g *= mask_of(load_key(states + e, here), c, streams, scale)
+            of_gate = g * tl.load(up + child * C, mask=here, other=0.0)
+            g_gate_l += tl.where(to_left, of_gate, 0.0)
+            g_gate_r += tl.where(to_left, 0.0, of_gate)
+            g_bias += tl.where(to_left, g, 0.0)
+            last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
+            g *= tl.where(to_left, gate_l, gate_r)
+            total, carry, carry_child = _sums(g, child, last, carry, carry_child, BLOCK, C)
+            whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
+            if MORE:
+                total += tl.load(g_up + child * C, mask=whole, other=0.0)
+            tl.store(g_up + child * C, total, mask=whole)
+        tl.debug_barrier()
+    for start in range(0, L, BLOCK):
+        leaf = start + p
+        g = tl.load(g_up + leaf * C, mask=leaf < L, other=0.0)
+        tl.store(g_leaves + leaf.to(tl.int64) * E + c, g, mask=leaf < L)
+    tl.store(g_gates + c, tl.sum(g_gate_l, 0, keep_dims=True))
+    tl.store(g_gates + E + c, tl.sum(g_gate_r, 0, keep_dims=True))
+    tl.store(g_gates + 2 * E + c, tl.sum(g_bias, 0, keep_dims=True))
+
+
+def _columns(E: int) -> int:
+    """C: of one slab."""
+    C = 1
+    while E % (2 * C) == 0 and E // C > SLABS:
+        C *= 2
+    return C
+
+
+def _warps(C: int) -> int:
+    return max(4, min(16, BLOCK * C // 64))
+
+
+def up_pass(graph: DeviceGraph) -> Tensor:
+    """The embedding of every node on the way up, in slabs [E/C, N, C]."""
+    E, N, noise = graph.leaves.shape[1], len(graph.key), graph.noise
+    C = _columns(E)
+    up = graph.leaves.new_empty(E // C, N, C)
+    _up_kernel[(E // C,)](
+        graph.leaves, up, graph.children, graph.key, graph.levels, graph.counts, graph.gates, noise.streams,
+        noise.scale, N, E, DROP=noise.on, C=C, BLOCK=BLOCK, num_warps=_warps(C),
+    )  # fmt: skip
+    return up
+
+
+def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
+    """The embedding of every node on the way down, in slabs; and of the leaves alone, in rows [L, E]."""
+    (slabs, N, C), noise = up.shape, graph.noise
+    down, rebuilt = torch.empty_like(up), torch.empty_like(graph.leaves)
+    _down_kernel[(slabs,)](
+        up, down, rebuilt, graph.apart, len(graph.apart), graph.messages, graph.edge_levels, graph.owner, graph.edge,
+        graph.states[0], graph.counts, graph.gates, noise.streams, noise.scale, N, slabs * C,
+        DROP=noise.on, C=C, BLOCK=BLOCK, num_warps=_warps(C),
+    )  # fmt: skip
+    return down, rebuilt
+
+
+def backward(
+    graph: DeviceGraph, up: Tensor, down: Tensor, g_up: Tensor | None, g_down: Tensor | None, g_rebuilt: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients by the leaves [L, E] and by the gates [7, E]; g_up and g_down are used up."""
+    (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
+    E = slabs * C
+    g_leaves, g_gates = torch.empty_like(graph.leaves), up.new_empty(7, E)
+    options = {"DROP": noise.on, "C": C, "BLOCK": BLOCK, "num_warps": _warps(C)}
+    more_up, more_down = g_up is not None, g_down is not None
+    g_up, g_down = (torch.empty_like(up) if g is None else g for g in (g_up, g_down))
+    _back_up_kernel[(slabs,)](
+        down, g_rebuilt, g_down, graph.children, graph.key, graph.messages, graph.levels, graph.counts, gates, g_gates,
+        noise.streams, noise.scale, N, E, MORE=more_down, **options,
+    )  # fmt: skip
+    _back_down_kernel[(slabs,)](
+        up, g_up, g_down, g_leaves, graph.apart, len(graph.apart), graph.edge_levels, graph.owner, graph.edge,
+        graph.states[1], graph.counts, gates, g_gates, noise.streams, noise.scale, N, E, MORE=more_up, **options,
+    )  # fmt: skip
+    return g_leaves, g_gates
+
+
+@kernel
+def _return_kernel(
+    g_leaves, token, g_embedding, keys, counts, streams, scale, E,
+    DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The gradients of the leaves, through their masks, to their rows of the embedding, which no two share."""
+    L = tl.load(counts + 3)
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    j = tl.arange(0, COLUMNS)
+    inside = (i < L)[:, None] & (j < E)[None, :]
+    row = tl.load(g_leaves + i.to(tl.int64)[:, None] * E + j[None, :], mask=inside, other=0.0)
+    if DROP:
+        row *= mask_of(state_of(load_key(keys + i, i < L), 0, streams)[:, None], j[None, :], streams, scale)
+    t = tl.load(token + i, mask=i < L, other=0)
+    tl.store(g_embedding + t.to(tl.int64)[:, None] * E + j[None, :], row, mask=inside)
+
+
+def returned(graph: DeviceGraph, g_leaves: Tensor, V: int) -> Tensor:
+    """The gradient by the embedding [V, E], from that by the leaves."""
+    (L, E), noise = g_leaves.shape, graph.noise
+    g_embedding = g_leaves.new_zeros(V, E)
+    token = torch.arange(L, device=graph.token.device, dtype=torch.int32) if graph.plain else graph.token
+    to = torch.zeros_like(g_leaves) if graph.plain else g_embedding
+    _return_kernel[(triton.cdiv(L, ROWS),)](
+        g_leaves, token, to, graph.key, graph.counts, noise.streams, noise.scale, E,
+        DROP=noise.on, ROWS=ROWS, COLUMNS=triton.next_power_of_2(E), num_warps=4,
+    )  # fmt: skip
+    return g_embedding.index_put_((graph.token,), to, accumulate=True) if graph.plain else g_embedding
+
+
+# --- For autograd ----------------------------------------------------------------------------------------------------
+
+
+class UpAndDown(torch.autograd.Function):
+    """Both passes through a graph: up and down in slabs, and the rebuilt leaves."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: DeviceGraph, embedding: Tensor, *functions: Tensor) -> Any:
+        up = up_pass(graph)
+        down, rebuilt = down_pass(graph, up)
+        ctx.graph, ctx.vocab_size = graph, len(embedding)
+        ctx.save_for_backward(up, down, *functions)
+        ctx.set_materialize_grads(False)
+        return up, down, rebuilt
+
+    @staticmethod
+    def backward(ctx: Any, g_up: Tensor | None, g_down: Tensor | None, g_rebuilt: Tensor | None) -> Any:
+        graph, (up, down, *functions) = ctx.graph, ctx.saved_tensors
+        own_up, own_down = (
+            None if g is None else g.clone(memory_format=torch.contiguous_format) for g in (g_up, g_down)
+        )
+        of_rebuilt = torch.zeros_like(graph.leaves) if g_rebuilt is None else g_rebuilt.contiguous()
+        g_leaves, g_gates = backward(graph, up, down, own_up, own_down, of_rebuilt)
+        return None, returned(graph, g_leaves, ctx.vocab_size), *g_functions(g_gates, functions)
+
+
+class Passes(NamedTuple):
+    """A batch, up and down, as banyan.model.Passes."""
+
+    graph: DeviceGraph
+    up: Tensor  # in slabs [E/C, N, C]
+    down: Tensor
+    rebuilt: Tensor  # the leaves as they come down [L, E]
+
+    @property
+    def roots(self) -> Tensor:
+        """The sentences [B, E]."""
+        slabs = self.up[:, self.graph.root.long()]
+        return slabs.permute(1, 0, 2).reshape(slabs.shape[1], -1)

@@ -1,0 +1,325 @@
+"""From tokens to trees: greedy() of reference.py, one warp a sentence; and roots alone, for encoding."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from banyan.backends._triton.batch import ROWS, Batch, Noise, kernel
+from banyan.backends._triton.masks import (
+    leaf_key,
+    load_key,
+    mask_of,
+    mix,
+    node_key,
+    occurrence_key,
+    state_of,
+    store_key,
+)
+from banyan.backends._triton.vectors import gates_of
+from banyan.reference import Functions
+
+IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
+TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
+GONE = tl.constexpr(-(2**31))  # ranks below every pair
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The trees of a batch, numbered as in banyan.graph.Forest."""
+
+    batch: Batch
+    children: Tensor  # int32 [T-B, 2]
+    key: Tensor  # int64 [T-B]: what each merge is, for dropout
+    order: Tensor  # int64 [T-B]: height, and a hash of left and right; sorts equal nodes together
+    shift: int  # by which the height stands in it
+    node_of: Tensor  # int32 [T + T-B]: the leaf of each position; room for the nodes of the merges
+
+
+@kernel
+def _leaves_kernel(
+    embedding, token, leaves, keys, sizes, streams, scale, E,
+    PLAIN: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    L = tl.load(sizes + 1)
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    j = tl.arange(0, COLUMNS)
+    t = tl.load(token + i, mask=i < L, other=0)
+    key = leaf_key(t)
+    if PLAIN:
+        key = occurrence_key(key, i)
+    store_key(keys + i, key, mask=i < L)
+    inside = (i < L)[:, None] & (j < E)[None, :]
+    row = tl.load(embedding + t.to(tl.int64)[:, None] * E + j[None, :], mask=inside, other=0.0)
+    if DROP:
+        row *= mask_of(state_of(key, 0, streams)[:, None], j[None, :], streams, scale)
+    tl.store(leaves + i.to(tl.int64)[:, None] * E + j[None, :], row, mask=inside)
+
+
+def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, plain: bool) -> Tensor:
+    """The leaves of a batch [L, E], dropped out; `key` gets what they are."""
+    L, E = len(batch.token), embedding.shape[1]
+    leaves = embedding.new_empty(L, E)
+    _leaves_kernel[(triton.cdiv(L, ROWS),)](
+        embedding, batch.token, leaves, key, batch.sizes, noise.streams, noise.scale, E,
+        PLAIN=plain, DROP=noise.on, ROWS=ROWS, COLUMNS=triton.next_power_of_2(E), num_warps=4,
+    )  # fmt: skip
+    return leaves
+
+
+@triton.jit
+def _rank(dot, norm_a, norm_b, same):
+    """The similarity as a whole number in the same order, so that a warp finds the highest in one instruction. Equal
+    nodes score exactly 1, all others are clamped to 1, a zero vector scores 0, and what is not a number comes last."""
+    both = norm_a * norm_b
+    cosine = tl.where(both > 0, tl.minimum(dot / tl.where(both > 0, both, 1.0), 1.0), 0.0)
+    cosine = tl.where((dot != dot) | (both != both), -2.0, cosine)
+    bits = (tl.where(same, 1.0, cosine) + 0.0).to(tl.int32, bitcast=True)  # + 0.0: there is a negative zero
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@kernel
+def _frontier_kernel(
+    leaves, leaf, tokens, work, norm, key, identity, rank, height, node, node_of, order, sizes, B, salt, M, E,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Each position's vector, and its similarity with the next one."""
+    T = tl.load(sizes)
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    j = tl.arange(0, COLUMNS)
+    here, there = i < T, i + 1 < T
+    a_row, b_row = tl.load(leaf + i, mask=here, other=0), tl.load(leaf + i + 1, mask=there, other=0)
+    a_place, b_place = a_row.to(tl.int64)[:, None] * E + j[None, :], b_row.to(tl.int64)[:, None] * E + j[None, :]
+    a = tl.load(leaves + a_place, mask=here[:, None] & (j < E)[None, :], other=0.0)
+    b = tl.load(leaves + b_place, mask=there[:, None] & (j < E)[None, :], other=0.0)
+    token = tl.load(tokens + i, mask=here, other=0)
+    same = token == tl.load(tokens + i + 1, mask=there, other=-1)
+    a_norm, b_norm = tl.sqrt_rn(tl.sum(a * a, 1)), tl.sqrt_rn(tl.sum(b * b, 1))
+    tl.store(rank + i, _rank(tl.sum(a * b, 1), a_norm, b_norm, same), mask=here)
+    tl.store(work + i.to(tl.int64)[:, None] * E + j[None, :], a, mask=here[:, None] & (j < E)[None, :])
+    tl.store(norm + i, a_norm, mask=here)
+    tl.store(height + i, 0, mask=here)
+    tl.store(node + i, i, mask=here)
+    tl.store(node_of + i, a_row, mask=here)
+    tl.store(order + i, 0x7FFFFFFFFFFFFFFF, mask=(i >= T - B) & (i < M))  # room that is not needed sorts last
+    own = leaf_key(token)
+    store_key(key + i, own, mask=here)
+    store_key(identity + i, mix(own + salt.to(tl.uint64)), mask=here)
+
+
+@triton.jit
+def _merge(
+    k, i, j, m, r, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order, gates,
+    sizes, streams, scale, shift, hash_bits,
+    PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Positions i and j of a sentence become one, at i; m and r are its neighbours. Their new ranks with it. (Where
+    there is no neighbour, i stands in, and the rank is not used.)"""
+    column = tl.arange(0, COLUMNS)
+    inside = column < E
+    left, right = tl.where(m >= 0, m, i), tl.where(r < n, r, i)
+    a = tl.load(work + i.to(tl.int64) * E + column, mask=inside, other=0.0)
+    b = tl.load(work + j.to(tl.int64) * E + column, mask=inside, other=0.0)
+    left_row = tl.load(work + left.to(tl.int64) * E + column, mask=inside, other=0.0)
+    right_row = tl.load(work + right.to(tl.int64) * E + column, mask=inside, other=0.0)
+    left_norm, right_norm = tl.load(norm + left), tl.load(norm + right)
+    left_key, right_key = load_key(key + left), load_key(key + right)
+    own = node_key(load_key(key + i), load_key(key + j))
+    parent = a * tl.load(gates + column, mask=inside, other=0.0)
+    parent += b * tl.load(gates + E + column, mask=inside, other=0.0)
+    parent += tl.load(gates + 2 * E + column, mask=inside, other=0.0)
+    if DROP:
+        drop_key = own
+        if PLAIN:
+            drop_key = occurrence_key(own, tl.load(sizes) + merge + k)
+        parent *= mask_of(state_of(drop_key, 1, streams), column, streams, scale)
+    own_norm = tl.sqrt_rn(tl.sum(parent * parent, 0))
+    with_left, with_right = tl.sum(left_row * parent, 0), tl.sum(right_row * parent, 0)
+    if STRUCTURE:
+        own_height = 1 + tl.maximum(tl.load(height + i), tl.load(height + j))
+        own_identity = node_key(load_key(identity + i), load_key(identity + j))
+        left_node, right_node = tl.load(node + i), tl.load(node + j)
+    tl.debug_barrier()  # all have read what is now written
+    tl.store(work + i.to(tl.int64) * E + column, parent, mask=inside)
+    tl.store(norm + i, own_norm)
+    store_key(key + i, own)
+    if STRUCTURE:
+        tl.store(height + i, own_height)
+        store_key(identity + i, own_identity)
+        tl.store(node + i, T + merge + k)
+        tl.store(children + 2 * k, left_node)
+        tl.store(children + 2 * k + 1, right_node)
+        if PLAIN:
+            store_key(merge_key + k, occurrence_key(own, tl.load(sizes) + merge + k))
+            low = (merge + k).to(tl.int64)
+        else:
+            store_key(merge_key + k, own)
+            low = (own_identity >> (64 - hash_bits).to(tl.uint64)).to(tl.int64, bitcast=True)
+        tl.store(order + k, (own_height.to(tl.int64) << shift) | low)
+    tl.debug_barrier()
+    of_left = _rank(with_left, left_norm, own_norm, left_key == own)
+    return of_left, _rank(with_right, own_norm, right_norm, own == right_key)
+
+
+@kernel
+def _induce_kernel(
+    offsets, work, norm, key, identity, rank, height, node, after, before, children, merge_key, order, gates,
+    sizes, streams, scale, shift, hash_bits, T, E,
+    PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr, LONG: tl.constexpr,
+    COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Merge one sentence in its rows of `work`; a parent takes its left child's place, so the root ends in the first.
+
+    A merge changes only two similarities. The frontier is a linked list of positions: in registers for sentences of
+    up to BLOCK tokens, where only the ranks of pairs and the links are looked at by all, and in memory beyond."""
+    b = tl.program_id(0)
+    first = tl.load(offsets + b).to(tl.int64)
+    n = (tl.load(offsets + b + 1) - first).to(tl.int32)
+    merge = (first - b).to(tl.int32)  # the merges of the sentences before
+    work, norm, key, identity, rank = work + first * E, norm + first, key + first, identity + first, rank + first
+    height, node, after, before = height + first, node + first, after + first, before + first
+    children, merge_key, order = children + 2 * (first - b), merge_key + (first - b), order + (first - b)
+    p = tl.arange(0, BLOCK)
+    if not LONG or n <= BLOCK:
+        ranks = tl.load(rank + p, mask=p < n - 1, other=GONE)
+        nexts, lasts = p + 1, p - 1
+        for k in range(n - 1):
+            best = tl.max(ranks, 0)
+            i = tl.min(tl.where(ranks == best, p, BLOCK), 0)  # the leftmost
+            j, m = tl.sum(tl.where(p == i, nexts, 0), 0), tl.sum(tl.where(p == i, lasts, 0), 0)
+            r = tl.sum(tl.where(p == j, nexts, 0), 0)
+            of_m, of_i = _merge(
+                k, i, j, m, r, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
+                gates, sizes, streams, scale, shift, hash_bits, PLAIN, DROP, STRUCTURE, COLUMNS,
+            )  # fmt: skip
+            ranks = tl.where((p == j) | ((p == i) & (r >= n)), GONE, tl.where(p == i, of_i, ranks))
+            ranks = tl.where(p == m, of_m, ranks)
+            nexts, lasts = tl.where(p == i, r, nexts), tl.where(p == r, i, lasts)
+    else:
+        for start in range(0, n, BLOCK):
+            tl.store(after + start + p, start + p + 1, mask=start + p < n)
+            tl.store(before + start + p, start + p - 1, mask=start + p < n)
+        tl.store(rank + n - 1, GONE)
+        tl.debug_barrier()
+        for k in range(n - 1):
+            best, i = tl.full((), GONE, tl.int32), tl.full((), 0, tl.int32)
+            for start in range(0, n, BLOCK):
+                ranks = tl.load(rank + start + p, mask=start + p < n, other=GONE)
+                highest = tl.max(ranks, 0)
+                at = start + tl.min(tl.where(ranks == highest, p, BLOCK), 0)
+                i, best = tl.where(highest > best, at, i), tl.maximum(highest, best)
+            j, m = tl.load(after + i), tl.load(before + i)
+            r = tl.load(after + j)
+            of_m, of_i = _merge(
+                k, i, j, m, r, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
+                gates, sizes, streams, scale, shift, hash_bits, PLAIN, DROP, STRUCTURE, COLUMNS,
+            )  # fmt: skip
+            tl.store(rank + i, tl.where(r < n, of_i, GONE))
+            tl.store(rank + j, GONE)
+            tl.store(rank + m, of_m, mask=m >= 0)
+            tl.store(after + i, r)
+            tl.store(before + r, i, mask=r < n)
+            tl.debug_barrier()
+
+
+class _Space(NamedTuple):
+    """Room to work in, one entry a position."""
+
+    work: Tensor
+    norm: Tensor
+    key: Tensor
+    identity: Tensor
+    rank: Tensor
+    height: Tensor
+    node: Tensor
+    after: Tensor
+    before: Tensor
+
+
+def _merge_all(
+    batch: Batch, leaves: Tensor, gates: Tensor, noise: Noise, plain: bool, structure: bool, salt: int, hash_bits: int
+) -> tuple[_Space, Forest]:
+    T, B, E = len(batch.tokens), len(batch.offsets) - 1, leaves.shape[1]
+    M = T - B
+    shift = 63 - max(batch.longest.bit_length(), 1)
+    long = batch.longest > IN_REGISTERS
+    integers = batch.tokens.new_empty(5, T)  # rank, height, node, after, before
+    keys = batch.tokens.new_empty(2, T, dtype=torch.int64)
+    space = _Space(leaves.new_empty(T, E), leaves.new_empty(T), *keys.unbind(), *integers.unbind())
+    room = max(M, 1) if structure else 0
+    node_of, children = batch.tokens.new_empty(T + M), batch.tokens.new_empty(room, 2)
+    own = keys.new_empty(2, room)
+    columns = triton.next_power_of_2(E)
+    _frontier_kernel[(triton.cdiv(T, ROWS),)](
+        leaves, batch.leaf, batch.tokens, *space[:7], node_of, own[1], batch.sizes, B, salt, room, E,
+        ROWS=ROWS, COLUMNS=columns, num_warps=4,
+    )  # fmt: skip
+    _induce_kernel[(B,)](
+        batch.offsets, *space, children, own[0], own[1], gates, batch.sizes, noise.streams, noise.scale, shift,
+        min(hash_bits, shift), T, E, PLAIN=plain, DROP=noise.on, STRUCTURE=structure, LONG=long,
+        COLUMNS=columns, BLOCK=max(16, min(triton.next_power_of_2(batch.longest), IN_REGISTERS)), num_warps=1,
+    )  # fmt: skip
+    return space, Forest(batch, children[:M], own[0, :M], own[1, :M], shift, node_of)
+
+
+def induce(
+    batch: Batch,
+    leaves: Tensor,
+    gates: Tensor,
+    noise: Noise,
+    plain: bool = False,
+    salt: int = 0,
+    hash_bits: int = 64,
+) -> Forest:
+    """The induced trees of a batch whose leaves, already dropped out, are given."""
+    return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits)[1]
+
+
+# --- Roots alone -----------------------------------------------------------------------------------------------------
+
+
+class Encoder:
+    """Roots of batches of sentences, and nothing else: what inference needs. As _numba.Encoder, on a GPU."""
+
+    def __init__(self, embedding: np.ndarray, f: Functions, device: torch.device) -> None:
+        self.embedding = torch.from_numpy(embedding).to(device)
+        functions = tuple(torch.from_numpy(vector.astype(np.float32)).to(device) for vector in f)
+        with _on(device):
+            self.gates = gates_of(functions, embedding.shape[1])
+        self.noise = Noise(torch.zeros(5, dtype=torch.int64, device=device), 1.0, False)
+
+    def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
+        """n_threads is the CPU's business."""
+        for start, end in runs_of_sentences(offsets, TOKENS):
+            own = offsets[start : end + 1] - offsets[start]
+            arrays = tokens[offsets[start] : offsets[end]], own
+            brought = [torch.from_numpy(array.astype(np.int32)).to(self.embedding.device) for array in arrays]
+            out[start:end] = self.on_device(brought[0], brought[1], int(np.diff(own).max())).cpu().numpy()
+
+    def on_device(self, tokens: Tensor, offsets: Tensor, longest: int) -> Tensor:
+        """The roots [B, E] of sentences that are on the device; no sentence may be empty."""
+        sizes = offsets[-1:]
+        batch = Batch(tokens, offsets, tokens, tokens, sizes, longest)
+        with _on(tokens.device):
+            space, _ = _merge_all(batch, self.embedding, self.gates, self.noise, False, False, 0, 64)
+        return space.work[offsets[:-1].long()]
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]]:
+    """Cut a batch into runs of sentences of about so many tokens."""
+    cuts = np.searchsorted(offsets, np.arange(tokens, offsets[-1], tokens))
+    bounds = np.unique(np.concatenate([[0], cuts, [len(offsets) - 1]])).tolist()
+    return list(pairwise(bounds))
