@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -10,57 +13,42 @@ from banyan.backends._triton.batch import kernel
 
 
 @triton.jit
-def _vector(i, a, b, c, d, e, f, g, u, mask):
-    """The i-th of seven, and whether it goes through a sigmoid."""
-    if i == 0:
-        value = tl.load(a + u, mask=mask)
-    elif i == 1:
-        value = tl.load(b + u, mask=mask)
-    elif i == 2:
-        value = tl.load(c + u, mask=mask)
-    elif i == 3:
-        value = tl.load(d + u, mask=mask)
-    elif i == 4:
-        value = tl.load(e + u, mask=mask)
-    elif i == 5:
-        value = tl.load(f + u, mask=mask)
-    else:
-        value = tl.load(g + u, mask=mask)
-    return value, (i < 5) & (i != 2)
+def _is_gate(i):
+    """Of the seven, in the order of reference.Functions: whether it goes through a sigmoid."""
+    return (i < 5) & (i != 2)
 
 
 @kernel
-def _gates_kernel(a, b, c, d, e, f, g, gates, U, E, COLUMNS: tl.constexpr):
+def _gates_kernel(vectors, gates, U, E, COLUMNS: tl.constexpr):
     i, j = tl.program_id(0), tl.arange(0, COLUMNS)
-    value, gated = _vector(i, a, b, c, d, e, f, g, j % U, j < E)
-    tl.store(gates + i * E + j, tl.where(gated, tl.sigmoid(value), value), mask=j < E)
+    value = tl.load(vectors + i * U + j % U, mask=j < E, other=0.0)
+    tl.store(gates + i * E + j, tl.where(_is_gate(i), tl.sigmoid(value), value), mask=j < E)
 
 
 @kernel
-def _g_functions_kernel(
-    a, b, c, d, e, f, g, g_gates, out, U, E, CHANNELS: tl.constexpr, WIDTH: tl.constexpr
-):
+def _g_vectors_kernel(vectors, g_gates, g_vectors, U, E, CHANNELS: tl.constexpr, WIDTH: tl.constexpr):
     i = tl.program_id(0)
     k, u = tl.arange(0, CHANNELS)[:, None], tl.arange(0, WIDTH)[None, :]
     inside = (u < U) & (k * U + u < E)
     total = tl.sum(tl.load(g_gates + i * E + k * U + u, mask=inside, other=0.0), 0, keep_dims=True)
-    value, gated = _vector(i, a, b, c, d, e, f, g, u, u < U)
-    s = tl.sigmoid(value)
-    tl.store(out + i * U + u, tl.where(gated, total * s * (1 - s), total), mask=u < U)
+    s = tl.sigmoid(tl.load(vectors + i * U + u, mask=u < U, other=0.0))
+    tl.store(g_vectors + i * U + u, tl.where(_is_gate(i), total * s * (1 - s), total), mask=u < U)
 
 
-def gates_of(functions: tuple[Tensor, ...], E: int) -> Tensor:
+def gates_of(functions: Sequence[Tensor], E: int) -> Tensor:
     """The seven vectors as the kernels use them: sigmoids taken, repeated over the channels [7, E]."""
-    gates = functions[0].new_empty(7, E)
-    _gates_kernel[(7,)](*functions, gates, len(functions[0]), E, COLUMNS=triton.next_power_of_2(E))
+    vectors = torch.stack([vector.detach() for vector in functions])
+    gates = vectors.new_empty(7, E)
+    _gates_kernel[(7,)](vectors, gates, vectors.shape[1], E, COLUMNS=triton.next_power_of_2(E))
     return gates
 
 
-def g_functions(g_gates: Tensor, functions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def g_functions(g_gates: Tensor, functions: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """From the gradients by the gates to those by the seven vectors."""
-    U, E = len(functions[0]), g_gates.shape[1]
-    out = g_gates.new_empty(7, U)
-    _g_functions_kernel[(7,)](
-        *functions, g_gates, out, U, E, CHANNELS=triton.next_power_of_2(E // U), WIDTH=triton.next_power_of_2(U)
+    vectors = torch.stack([vector.detach() for vector in functions])
+    U, E = vectors.shape[1], g_gates.shape[1]
+    g_vectors = torch.empty_like(vectors)
+    _g_vectors_kernel[(7,)](
+        vectors, g_gates, g_vectors, U, E, CHANNELS=triton.next_power_of_2(E // U), WIDTH=triton.next_power_of_2(U)
     )
-    return out.unbind()
+    return g_vectors.unbind()
