@@ -22,7 +22,7 @@ from banyan.display import COMPILING
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 
-COMMANDS = ["train", "encode", "tree", "similar", "explain", "info", "demo"]
+COMMANDS = ["train", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -155,6 +156,48 @@ def _explain(options: argparse.Namespace) -> None:
             write(explanation.to_svg() if form == "svg" else explanation.to_json())
 
 
+def _eval(options: argparse.Namespace) -> None:
+    from banyan.display import Display
+    from banyan.evaluate import suites, table
+
+    tasks, display = _eval_tasks(options), Display(options.quiet)
+    table.check_names(options.out)
+    models = [(options.model, _model(options))]
+    if options.against:
+        models.append((options.against, _load(options.against, options.device)))
+    rows: list[list[Any]] = [[] for _ in models]
+    with display.bar("evaluating", len(models) * len(tasks), "sets") as meter:
+        for number, (task, which) in enumerate(itertools.product(tasks, range(len(models)))):
+            meter(number, figures={"now": task.name})
+            rows[which] += suites.measure(models[which][1].encode, task)
+    with display.patience("still busy: each set is drawn again 1,000 times, for the intervals"):
+        report = table.report(options.model, rows[0], options.against, rows[-1])
+    print(table.to_text(report, shutil.get_terminal_size((160, 24)).columns), end="")
+    for path in options.out:
+        table.write(report, path)
+        display.note(f"wrote {path}")
+
+
+def _eval_tasks(options: argparse.Namespace) -> list[Any]:
+    """What to measure on; found before any model is loaded."""
+    from banyan.evaluate import suites
+
+    if options.suite is None and not (options.pairs or options.words or options.beir):
+        options.parser.error("nothing to evaluate on: give --suite NAME --data DIR, or --pairs, --words or --beir")
+    found = suites.own(options.pairs, options.words, options.beir)
+    if options.suite is None:
+        for name in ("data", "languages"):
+            if getattr(options, name):
+                options.parser.error(f"--{name} goes with --suite")
+        return found
+    if options.suite not in suites.SUITES:
+        known = ", ".join(suites.SUITES)
+        options.parser.refuse(f"there is no suite {options.suite} among {known}", options.suite, suites.SUITES)
+    if options.data is None:
+        options.parser.error(f"--suite {options.suite} needs --data DIR, the folder that holds its files")
+    return suites.tasks(options.suite, options.data, options.languages) + found
+
+
 def _info(options: argparse.Namespace) -> None:
     about = _about(_model(options), Path(options.model))
     if options.json:
@@ -175,11 +218,15 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _model(options: argparse.Namespace) -> Banyan:
+    return _load(options.model, getattr(options, "device", "cpu"))
+
+
+def _load(folder: str, device: str) -> Banyan:
     from banyan.display import COMPILING, Display
     from banyan.encoder import Banyan
 
     with Display().patience(COMPILING):
-        model = Banyan.from_pretrained(options.model, getattr(options, "device", "cpu"))
+        model = Banyan.from_pretrained(folder, device)
         model.encode("The first text of all may have to wait.")
     return model
 
@@ -454,6 +501,43 @@ def _explain_arguments(parser: _Parser) -> None:
     _form_arguments(parser, ["text", "json", "svg"])
 
 
+def _eval_arguments(parser: _Parser) -> None:
+    own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...]"
+    parser.usage = f"banyan eval MODEL [--suite NAME --data DIR] {own} [options]"
+    _model_argument(parser)
+    suite = parser.add_argument_group("the paper's sets")
+    suite.add_argument("--suite", metavar="NAME", help="one of those above")
+    data = "the authors' files: a folder of sts12_test.csv, simlex.tsv, ..., with beir/ inside or beside it"
+    suite.add_argument("--data", metavar="DIR", help=data)
+    languages = "af, am, ... of the suites languages and dev (default: all that are there; for dev, English)"
+    suite.add_argument("--languages", nargs="+", default=[], metavar="LANG", help=languages)
+    yours = parser.add_argument_group("your own")
+    pairs = "two texts and a score a line (.csv, or separated by tabs)"
+    yours.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help=pairs)
+    yours.add_argument("--words", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
+    beir = "a folder of corpus.jsonl, queries.jsonl and qrels/test.tsv, or a .tar (.gz, .xz) of one"
+    yours.add_argument("--beir", nargs="+", default=[], metavar="DIR", help=beir)
+    result = parser.add_argument_group("result")
+    against = "a second model: each figure of both, and their difference with its own interval"
+    result.add_argument("--against", metavar="MODEL", help=against)
+    out = "also write the table to FILE.json or FILE.md; may be given more than once"
+    result.add_argument("-o", "--out", action="append", default=[], metavar="FILE", help=out)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 or auto (default: cpu)")
+    parser.add_argument("--quiet", action="store_true", help="show the table and errors only")
+
+
+_EVAL_MORE = """Every figure comes with its 95% interval (bootstrap over the items of the set).
+
+suites:
+  sts             sentence similarity: STS12-16, STS-B, SICK-R, SemRel (Spearman x 100)
+  words           SimLex, WordSim S and R (Spearman x 100)
+  retrieval       ArguAna and Quora, as BEIR has them (nDCG and recall at 1 and 10)
+  classification  SST-2 and MRPC: a small network on the embeddings as they are
+  paper           the four above
+  languages       SemRel in nine languages; with one model, say which: --languages hi
+  dev             the sets for choosing settings; look at the others when you have chosen"""
+
+
 def _info_arguments(parser: _Parser) -> None:
     _model_argument(parser)
     parser.add_argument("--json", action="store_true", help="the same for programs")
@@ -543,6 +627,19 @@ _COMMANDS = {
         (
             'banyan explain model/ "the cat sat" "a dog slept"',
             'banyan explain model/ "the cat sat" "a dog slept" -o why.svg',
+        ),
+    ),
+    "eval": _Command(
+        _eval,
+        _eval_arguments,
+        "measure a model on test sets, the paper's or your own",
+        _EVAL_MORE,
+        (
+            "banyan eval model/ --suite sts --data data/eval",
+            "banyan eval model/ --suite paper --data data/ -o results.json -o results.md",
+            "banyan eval model/ --suite dev --data data/ --against other-model/",
+            "banyan eval hindi/ --suite languages --languages hi --data data/eval",
+            "banyan eval model/ --pairs pairs.tsv more.csv --words list.tsv --beir my-corpus/",
         ),
     ),
     "info": _Command(

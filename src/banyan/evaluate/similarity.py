@@ -11,6 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from banyan.errors import BanyanError
+from banyan.evaluate.outcome import Outcome
+
+Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> [n, E]
 
 
 class Pairs(NamedTuple):
@@ -53,13 +56,38 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def spearman(encode: Callable[[Sequence[str]], np.ndarray], pairs: Pairs) -> float:
-    """Spearman's rho × 100 of the cosines against the scores."""
-    from scipy.stats import spearmanr
+def similarity(encode: Encode, pairs: Pairs, task: str) -> Outcome:
+    """Spearman's rho × 100 of the cosines against the scores, over the whole set."""
+    items = _scored(encode, pairs)
+    if not np.isfinite(items).all():
+        raise BanyanError(f"{task}: the model gave embeddings that are not finite; nothing can be ranked by them")
+    return Outcome(task, "spearman", items, rho)
 
-    a, b = encode(pairs.first), encode(pairs.second)
+
+def spearman(encode: Encode, pairs: Pairs) -> float:
+    """Spearman's rho × 100 of the cosines against the scores; NaN of a model that gives NaN."""
+    items = _scored(encode, pairs)
+    return rho(items) if np.isfinite(items).all() else math.nan
+
+
+def _scored(encode: Encode, pairs: Pairs) -> np.ndarray:
+    """float64 [n, 2]: the score that people gave, and the cosine to the precision of float32, so that pairs of equal
+    texts tie at 1 and are not ranked by how their sums were rounded."""
+    a, b = (np.asarray(encode(texts), np.float64) for texts in (pairs.first, pairs.second))
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosine = np.einsum("ij,ij->i", a, b) / np.where(norms > 0, norms, 1)
-    if np.ptp(cosine) == 0 or np.ptp(pairs.score) == 0:
-        return 0.0  # a constant ranks nothing
-    return 100 * float(spearmanr(cosine, pairs.score).statistic)
+    return np.column_stack([pairs.score, cosine.astype(np.float32)])
+
+
+def rho(items: np.ndarray) -> float:
+    """Spearman's rho × 100 of two columns: Pearson's, of their ranks."""
+    x, y = ranks(items[:, 0]), ranks(items[:, 1])
+    x, y = x - x.mean(), y - y.mean()
+    deviations = math.sqrt(x @ x) * math.sqrt(y @ y)
+    return 100 * float(x @ y) / deviations if deviations > 0 else 0.0  # a constant ranks nothing
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """From 1; equal values share the mean of their places."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[place]

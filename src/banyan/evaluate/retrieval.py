@@ -1,0 +1,256 @@
+"""Retrieval in BEIR's layout: do the documents judged relevant come first when a query's cosines are ranked?"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tarfile
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from banyan.errors import BanyanError
+from banyan.evaluate.outcome import Outcome
+from banyan.evaluate.similarity import Encode
+
+CUTS = (1, 10)
+DEEPEST = max(CUTS)
+DOCUMENTS = 4096  # encoded at a time; their vectors are not kept
+QUERIES = 512  # compared with those documents at a time
+NOTHING = -2.0  # stands below every cosine
+
+
+class Beir(NamedTuple):
+    document_ids: list[str]
+    documents: list[str]  # title, a space, text: what is encoded
+    bodies: list[str]  # the text without its title: what a query may repeat
+    query_ids: list[str]  # only queries that the judgements name
+    queries: list[str]
+    judgements: dict[str, dict[str, int]]  # query id: document id: grade, relevant above 0
+    missing: int  # judgements left out because their query or document does not exist
+
+
+def read_beir(path: str | Path, split: str = "test") -> Beir:
+    """A folder with corpus.jsonl, queries.jsonl and qrels/<split>.tsv, or a .tar (.gz, .xz) of one.
+
+    Judgements that name a query or document that does not exist are left out and counted. A query that has lost all
+    its judgements so is kept, and counts 0: BEIR's own figures (ArguAna has five) have it in the mean."""
+    path = Path(path)
+    try:
+        with _opened(path) as opened:
+            corpus = _texts(opened, path, "corpus.jsonl")
+            queries = _texts(opened, path, "queries.jsonl")
+            judgements, missing = _judgements(opened, path, f"qrels/{split}.tsv", corpus, queries)
+    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
+        raise BanyanError(f"cannot read {path} as a folder in BEIR's layout or a .tar of one: {error}") from None
+    if not any(judgements.values()):
+        raise BanyanError(f"{path}/qrels/{split}.tsv judges no query and document that exist; are the ids the same?")
+    judged = [query for query in queries if query in judgements]
+    return Beir(
+        list(corpus),
+        [f"{title} {text}".strip() for title, text in corpus.values()],
+        [text for _, text in corpus.values()],
+        judged,
+        [queries[query][1] for query in judged],
+        judgements,
+        missing,
+    )
+
+
+Opened = Callable[[str], BinaryIO]  # a file of the folder, by its name there
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Opened]:
+    if path.is_dir():
+        yield lambda name: (path / name).open("rb")
+        return
+    with tarfile.open(path) as tar:
+        found = [PurePosixPath(name) for name in tar.getnames() if PurePosixPath(name).name == "corpus.jsonl"]
+        if len(found) != 1:
+            raise BanyanError(f"{path} holds {len(found)} files named corpus.jsonl; it should hold one")
+        members = {PurePosixPath(member.name): member for member in tar.getmembers()}
+
+        def from_tar(name: str) -> BinaryIO:
+            member = members.get(found[0].parent / name)
+            file = tar.extractfile(member) if member else None
+            if file is None:
+                raise BanyanError(f"{path} has no file {found[0].parent / name}")
+            return file  # type: ignore[return-value]
+
+        yield from_tar
+
+
+def _lines(opened: Opened, path: Path, name: str) -> Iterator[tuple[str, str]]:
+    """Each line that is not blank, after a name for it to use in errors."""
+    with opened(name) as file:
+        for number, line in enumerate(file, 1):
+            where = f"{path}/{name}, line {number}"
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n")
+            except UnicodeDecodeError as error:
+                raise BanyanError(f"{where}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+            if text.strip():
+                yield where, text
+
+
+def _texts(opened: Opened, path: Path, name: str) -> dict[str, tuple[str, str]]:
+    """id: (title, text)."""
+    texts: dict[str, tuple[str, str]] = {}
+    for where, line in _lines(opened, path, name):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise BanyanError(f"{where}: not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise BanyanError(f'{where}: expected an object with "_id" and "text", found {type(row).__name__}')
+        identity, title, text = row.get("_id"), row.get("title") or "", row.get("text")
+        if not (isinstance(identity, str) and isinstance(title, str) and isinstance(text, str)):
+            raise BanyanError(f'{where}: expected "_id" and "text" (and "title", if there is one) to be strings')
+        if identity in texts:
+            raise BanyanError(f'{where}: the id "{identity}" stands on an earlier line too; ids must differ')
+        texts[identity] = title, text
+    if not texts:
+        raise BanyanError(f"{path}/{name} is empty")
+    return texts
+
+
+def _judgements(
+    opened: Opened, path: Path, name: str, corpus: dict[str, tuple[str, str]], queries: dict[str, tuple[str, str]]
+) -> tuple[dict[str, dict[str, int]], int]:
+    """And how many were left out. A first line whose third column is no whole number is a header."""
+    judgements: dict[str, dict[str, int]] = defaultdict(dict)
+    missing = 0
+    for i, (where, line) in enumerate(_lines(opened, path, name)):
+        columns = line.split("\t")
+        try:
+            query, document, grade = columns[0], columns[1], int(columns[2])
+            if len(columns) > 3:
+                raise ValueError
+        except (ValueError, IndexError):
+            if i == 0 and len(columns) == 3:
+                continue
+            wanted = "query id, document id and a whole number, tabs between"
+            raise BanyanError(f"{where}: expected {wanted}, found {len(columns)} columns: {line[:80]!r}") from None
+        missing += query not in queries or document not in corpus
+        if query in queries:
+            judged = judgements[query]
+            if document in corpus:
+                judged[document] = grade
+    return dict(judgements), missing
+
+
+def retrieval(encode: Encode, data: Beir, task: str, leave_out_same_text: bool = True) -> list[Outcome]:
+    """nDCG@1, nDCG@10, R@1 and R@10, × 100, as trec_eval (and so pytrec_eval, BEIR and mteb) defines them: a gain is
+    the grade itself, the ideal ranking is of all judged documents, every query that the judgements name is in the
+    mean, and one without a relevant document counts 0. Documents whose cosines are equal in float32 come by id,
+    the greatest first, as trec_eval sorts them.
+
+    The document with the query's own id is left out of its results (BEIR's `ignore_identical_ids`). So are, unless
+    `leave_out_same_text=False`, documents whose text is the query's, which BEIR does not do: 108 of ArguAna's queries
+    stand in its corpus under another id, and would find themselves first. A document judged for the query stays."""
+    found = _ranked(encode, data, leave_out_same_text)
+    judged = [data.judgements[query] for query in data.query_ids]
+    grades = [[judgement.get(document, 0) for document in best] for best, judgement in zip(found, judged, strict=True)]
+    outcomes = []
+    for name, measure in ("nDCG", _ndcg), ("R", _recall):
+        for cut in CUTS:
+            items = [measure(g, list(j.values()), cut) for g, j in zip(grades, judged, strict=True)]
+            outcomes.append(Outcome(task, f"{name}@{cut}", np.array(items), _percent))
+    return outcomes
+
+
+def _percent(items: np.ndarray) -> float:
+    return 100 * float(items.mean())
+
+
+def _ndcg(found: list[int], judged: list[int], cut: int) -> float:
+    ideal = _dcg(sorted(judged, reverse=True)[:cut])
+    return _dcg(found[:cut]) / ideal if ideal else 0.0
+
+
+def _dcg(grades: list[int]) -> float:
+    gains = np.maximum(grades, 0)  # a grade below 0 is no worse than an unjudged document
+    return float((gains / np.log2(np.arange(len(gains)) + 2)).sum())
+
+
+def _recall(found: list[int], judged: list[int], cut: int) -> float:
+    relevant = sum(grade > 0 for grade in judged)
+    return sum(grade > 0 for grade in found[:cut]) / relevant if relevant else 0.0
+
+
+def _ranked(encode: Encode, data: Beir, leave_out_same_text: bool) -> list[list[str]]:
+    """The ids of each query's best documents, the best first."""
+    ids = data.document_ids
+    order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)  # so that of equals the earlier is wanted
+    of_query, of_document = _left_out(data, order, leave_out_same_text)
+    queries = np.concatenate([_unit(encode, texts) for texts in _chunks(data.queries, DOCUMENTS)])
+    scores = np.full((len(queries), DEEPEST), NOTHING, np.float32)
+    places = np.full((len(queries), DEEPEST), -1)
+    for start in range(0, len(order), DOCUMENTS):
+        documents = _unit(encode, [data.documents[i] for i in order[start : start + DOCUMENTS]])
+        for first in range(0, len(queries), QUERIES):
+            block = slice(first, first + QUERIES)
+            cosines = queries[block] @ documents.T
+            row, column = of_query - first, of_document - start
+            here = (row >= 0) & (row < len(cosines)) & (column >= 0) & (column < len(documents))
+            cosines[row[here], column[here]] = -np.inf
+            _keep_best(scores[block], places[block], cosines, queries[block], documents, start)
+    return [[ids[order[place]] for place in best if place >= 0] for best in places]
+
+
+def _keep_best(
+    scores: np.ndarray, places: np.ndarray, cosines: np.ndarray, queries: np.ndarray, documents: np.ndarray, start: int
+) -> None:
+    """Merges these documents into the best so far. A matrix product rounds by the shape of its block, which would
+    decide between equals: what may belong to the best is computed again, each pair on its own."""
+    slack = 2 * queries.shape[1] * np.finfo(np.float32).eps  # twice what rounding can make of two unit vectors
+    depth = min(DEEPEST, len(documents))
+    floor = np.maximum(np.partition(cosines, -depth, axis=1)[:, -depth], scores[:, -1]) - slack
+    for row in np.flatnonzero(cosines.max(axis=1) >= floor):
+        near = np.flatnonzero(cosines[row] >= floor[row])
+        exact = (documents[near].astype(np.float64) * queries[row]).sum(axis=1).astype(np.float32)
+        both, where = np.concatenate([scores[row], exact]), np.concatenate([places[row], near + start])
+        best = np.argsort(-both, kind="stable")[:DEEPEST]
+        scores[row], places[row] = both[best], where[best]
+
+
+def _left_out(data: Beir, order: list[int], same_text: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which query must not find which document, the latter by its place in `order`."""
+    by_id = {data.document_ids[document]: place for place, document in enumerate(order)}
+    by_text: dict[str, list[int]] = defaultdict(list)
+    if same_text:
+        for place, document in enumerate(order):
+            by_text[data.bodies[document].strip()].append(place)
+    pairs: list[tuple[int, int]] = []
+    for i, (query, text) in enumerate(zip(data.query_ids, data.queries, strict=True)):
+        if query in by_id:
+            pairs.append((i, by_id[query]))
+        twins = by_text.get(text.strip(), ())
+        pairs += [(i, place) for place in twins if data.document_ids[order[place]] not in data.judgements[query]]
+    of_query, of_document = np.array(pairs, np.int64).reshape(-1, 2).T
+    return of_query, of_document
+
+
+def _chunks(texts: list[str], size: int) -> Iterator[list[str]]:
+    return (texts[start : start + size] for start in range(0, len(texts), size))
+
+
+def _unit(encode: Encode, texts: list[str]) -> np.ndarray:
+    """Vectors of length 1, float32; a zero vector stays zero, its cosine with anything 0."""
+    vectors = np.asarray(encode(texts), np.float64)
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise BanyanError(f"encode gave an array of shape {vectors.shape} for {len(texts)} texts, not one row for each")
+    if not np.isfinite(vectors).all():
+        raise BanyanError(f"encode gave a vector that is not finite for: {_first_bad(texts, vectors)!r}")
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
+
+
+def _first_bad(texts: list[str], vectors: np.ndarray) -> str:
+    return texts[int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])][:80]

@@ -1,0 +1,180 @@
+"""Suites: the sets of the paper, and those for choosing, from a folder in the authors' layout; and the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from banyan.errors import BanyanError
+from banyan.evaluate.lexical import words
+from banyan.evaluate.outcome import Outcome
+from banyan.evaluate.similarity import Encode, read_pairs, similarity
+
+_PLACES = ("", "eval", "beir", "../beir")  # DIR may be the folder of the sets, or the one that holds eval/ and beir/
+_ARCHIVES = (".tar", ".tar.gz", ".tar.xz")
+
+
+class Task(NamedTuple):
+    """A set to measure: where it is, and what makes figures of it."""
+
+    group: str  # means are taken over a group
+    name: str
+    files: tuple[str, ...]
+    measure: Callable[[Encode, str, Sequence[Path]], list[Outcome]]
+    note: str = ""  # what a reader of its figure must know
+    missing: str = ""  # why it may not be there
+    paths: tuple[Path, ...] = ()  # of the files; empty where one is not there
+
+
+class Row(NamedTuple):
+    """One figure, or (outcome None) the reason why there is none."""
+
+    group: str
+    task: str
+    outcome: Outcome | None
+    note: str
+
+
+# --- What makes figures of files -------------------------------------------------------------------------------------
+
+
+def _pairs(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
+    return [similarity(encode, read_pairs(paths[0]), task)]
+
+
+def _words(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
+    return [words(encode, paths[0], task)]
+
+
+def _retrieval(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
+    from banyan.evaluate.retrieval import read_beir, retrieval
+
+    return retrieval(encode, read_beir(paths[0]), task)
+
+
+def _classification(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
+    from banyan.evaluate.classification import classification, read_labelled
+
+    return classification(encode, read_labelled(paths[0]), read_labelled(paths[1]), task)
+
+
+# --- The suites ------------------------------------------------------------------------------------------------------
+
+_NOTES = {
+    "semrel": "SemRel's English training split, which the authors publish under this name",
+    "es": "SemRel's Spanish development split, which the authors publish as test set",
+}
+_NO_QUORA = "BEIR's Quora (522,931 questions) is not part of the authors' files: put its folder there as quora/"
+_STAND_IN = "a stand-in built from QQP pairs, not BEIR's Quora"
+_SST_DEV = "measured on SST-2's development set, as the authors' files have it"
+LANGUAGES = ("id", "ar", "te", "mr", "ha", "af", "es", "am", "hi")
+_DEV_LANGUAGES = ("en", "id", "ar", "te", "mr", "ha", "af", "am", "hi")  # there is none for Spanish
+_STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick", "semrel")
+
+
+def _test_sets(group: str, names: Iterable[str]) -> list[Task]:
+    return [Task(group, name, (f"{name}_test.csv",), _pairs, _NOTES.get(name, "")) for name in names]
+
+
+def _dev_sets(languages: Iterable[str]) -> list[Task]:
+    return [Task("dev", f"semrel_dev/{name}", (f"semrel_dev/{name}.csv",), _pairs) for name in languages]
+
+
+_SUITES: dict[str, list[Task]] = {
+    "sts": _test_sets("sts", _STS),
+    "words": [
+        Task("words", "simlex", ("simlex.tsv",), _words),
+        Task("words", "wordsim-s", ("wordsim_similarity_goldstandard.txt",), _words),
+        Task("words", "wordsim-r", ("wordsim_relatedness_goldstandard.txt",), _words),
+    ],
+    "languages": _test_sets("languages", LANGUAGES),
+    "retrieval": [
+        Task("retrieval", "arguana", ("arguana",), _retrieval),
+        Task("retrieval", "quora", ("quora",), _retrieval, missing=_NO_QUORA),
+    ],
+    "classification": [
+        Task("classification", "sst2", ("sst_train.tsv", "sst_dev.tsv"), _classification, _SST_DEV),
+        Task("classification", "mrpc", ("mrpc_train.csv", "mrpc_test.csv"), _classification),
+    ],
+    "dev": [
+        Task("dev", "stsb_dev_clean", ("stsb_dev_clean.tsv",), _pairs),
+        *_dev_sets(["en"]),
+        Task("dev", "qqp_dev", ("qqp_dev.tsv",), _pairs),
+        Task("dev words", "mturk-771", ("words_dev/mturk-771.tsv",), _words),
+        Task("dev retrieval", "quora_small_retrieval", ("quora_small_retrieval",), _retrieval, _STAND_IN),
+    ],
+}
+_SUITES["paper"] = [task for name in ("sts", "words", "retrieval", "classification") for task in _SUITES[name]]
+SUITES = ("paper", "sts", "words", "languages", "retrieval", "classification", "dev")
+
+
+def tasks(suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Task]:
+    """The sets of a suite, as far as `data` holds them. With `languages`, those of the suite languages instead of all
+    that are there; of the suite dev, their development sets instead of the English ones."""
+    if suite not in SUITES:
+        raise BanyanError(f"there is no suite {suite}: choose one of {', '.join(SUITES)}")
+    if not Path(data).is_dir():
+        raise BanyanError(f"there is no folder {data} of evaluation sets")
+    found = [_found(task, Path(data)) for task in _wanted(suite, languages)]
+    if not any(task.paths for task in found):
+        files = ", ".join(name for task in found for name in task.files)
+        raise BanyanError(f"{data} holds no set of the suite {suite}; its files are {files}")
+    return found
+
+
+def _wanted(suite: str, languages: Sequence[str]) -> list[Task]:
+    if not languages:
+        return _SUITES[suite]
+    if suite not in ("languages", "dev"):
+        raise BanyanError(f"the suite {suite} is English: languages go with the suites languages and dev")
+    known = _DEV_LANGUAGES if suite == "dev" else LANGUAGES
+    for name in languages:
+        if name not in known:
+            raise BanyanError(f"the suite {suite} has no language {name}: choose among {', '.join(known)}")
+    return _dev_sets(languages) if suite == "dev" else _test_sets("languages", languages)
+
+
+def _found(task: Task, data: Path) -> Task:
+    paths = [_find(data, name) for name in task.files]
+    lacking = [name for name, path in zip(task.files, paths, strict=True) if path is None]
+    if lacking:
+        why = task.missing or "no " + " and no ".join(lacking) + f" in {data}"
+        return task._replace(missing=why)
+    return task._replace(paths=tuple(path for path in paths if path is not None))
+
+
+def _find(data: Path, name: str) -> Path | None:
+    candidates = (data / place / f"{name}{ending}" for place in _PLACES for ending in ("", *_ARCHIVES))
+    return next((path for path in candidates if path.exists()), None)
+
+
+def own(
+    pairs: Iterable[str | Path] = (), words: Iterable[str | Path] = (), beir: Iterable[str | Path] = ()
+) -> list[Task]:
+    """Files of the user's own: pairs of texts with a score, pairs of words with a score, folders in BEIR's layout."""
+    kinds = (("own pairs", pairs, _pairs), ("own words", words, _words), ("own retrieval", beir, _retrieval))
+    made = [Task(kind, str(path), (), measure, paths=(Path(path),)) for kind, paths, measure in kinds for path in paths]
+    for task in made:
+        if not task.paths[0].exists():
+            raise BanyanError(f"there is no {task.name} to evaluate on")
+    return made
+
+
+# --- Running them ----------------------------------------------------------------------------------------------------
+
+
+def measure(encode: Encode, task: Task) -> list[Row]:
+    """The figures of one set. A set that is not there, or needs a package that is not there, says so in its row."""
+    if not task.paths:
+        return [Row(task.group, task.name, None, f"not measured; {task.missing}")]
+    try:
+        outcomes = task.measure(encode, task.name, task.paths)
+    except ModuleNotFoundError as error:
+        return [Row(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
+    return [Row(task.group, task.name, outcome, task.note) for outcome in outcomes]
+
+
+def run(encode: Encode, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Row]:
+    """A whole suite for anything that encodes: texts in, array [n, E] out."""
+    return [row for task in tasks(suite, data, languages) for row in measure(encode, task)]

@@ -1,0 +1,193 @@
+"""Figures as a table: on the terminal, in Markdown, and as JSON for programs."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from banyan._version import __version__
+from banyan.errors import BanyanError
+from banyan.evaluate.outcome import Interval, Outcome, mean
+from banyan.evaluate.suites import Row
+from banyan.files import write_text
+
+ENDINGS = (".json", ".md")
+
+
+class Figure(NamedTuple):
+    value: float
+    low: float  # of the 95% interval
+    high: float
+
+
+class Line(NamedTuple):
+    group: str
+    task: str
+    metric: str
+    n: int
+    figure: Figure | None  # None: not measured, and the note says why
+    note: str
+    against: Figure | None = None
+    difference: Figure | None = None  # the first model minus the second, drawn as pairs
+
+
+class Report(NamedTuple):
+    model: str
+    against: str | None
+    lines: list[Line]
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{line.task}: {line.note}" for line in _first_of_each_task(self.lines) if line.note]
+
+
+def report(model: str, rows: Sequence[Row], against: str | None = None, others: Sequence[Row] = ()) -> Report:
+    """`others`: the rows of a second model, `against`, for the same tasks in the same order."""
+    lines: list[Line] = []
+    both = list(zip(rows, others if against is not None else [None] * len(rows), strict=True))
+    for _, group in itertools.groupby(both, key=lambda pair: pair[0].group):
+        of_group = list(group)
+        lines += [_line(row, other) for row, other in of_group]
+        lines += _mean_line(of_group)
+    return Report(model, against, lines)
+
+
+def _line(row: Row, other: Row | None) -> Line:
+    ours, theirs = row.outcome, other and other.outcome
+    if ours is None:
+        return Line(row.group, row.task, "", 0, None, row.note)
+    line = Line(row.group, row.task, ours.metric, ours.n, _figure(ours.value, ours.interval()), row.note)
+    if theirs is None:
+        return line
+    return line._replace(
+        against=_figure(theirs.value, theirs.interval()), difference=_figure(*ours.difference(theirs))
+    )
+
+
+def _mean_line(rows: Sequence[tuple[Row, Row | None]]) -> list[Line]:
+    """The mean of a group's sets, if they are several and all have the one figure."""
+    ours = [row.outcome for row, _ in rows if row.outcome]
+    theirs = [other.outcome for _, other in rows if other and other.outcome]
+    if len(ours) < 2 or len({outcome.metric for outcome in ours}) > 1:
+        return []
+    sets = f"{len(ours)} sets" if len(ours) == len(rows) else f"{len(ours)} of {len(rows)} sets"
+    n = sum(outcome.n for outcome in ours)
+    line = Line(rows[0][0].group, f"mean of {sets}", ours[0].metric, n, _figure(*mean(ours)), "")
+    if not theirs:
+        return [line]
+    differences = [_difference(a, b) for a, b in zip(ours, theirs, strict=True)]
+    return [line._replace(against=_figure(*mean(theirs)), difference=_figure(*mean(differences)))]
+
+
+def _difference(a: Outcome, b: Outcome) -> Outcome:
+    """Of two models on one set, as an outcome of its own: what is drawn is the places of the items in both."""
+    return Outcome(
+        a.task, a.metric, np.arange(a.n), lambda drawn: a.statistic(a.items[drawn]) - b.statistic(b.items[drawn])
+    )
+
+
+def _figure(value: float, interval: Interval) -> Figure:
+    return Figure(value, interval.low, interval.high)
+
+
+def _first_of_each_task(lines: Sequence[Line]) -> Iterator[Line]:
+    return (next(same) for _, same in itertools.groupby(lines, key=lambda line: (line.group, line.task)))
+
+
+# --- Forms -----------------------------------------------------------------------------------------------------------
+
+
+def to_text(report: Report, width: int = 120) -> str:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    header, *cells = _cells(report)
+    for name, right in zip(header, _RIGHT, strict=False):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for _, rows in itertools.groupby(cells, key=lambda row: row[0]):
+        for row in rows:
+            table.add_row(*row)
+        table.add_section()
+    console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, highlight=False, emoji=False)
+    console.print(table)
+    for note in report.notes:
+        console.print(note, soft_wrap=True)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def to_markdown(report: Report) -> str:
+    header, *cells = _cells(report)
+    rule = [" ---: " if right else " --- " for right in _RIGHT[: len(header)]]
+    rows = [f"| {' | '.join(map(_escaped, row))} |" for row in [header, *cells]]
+    rows.insert(1, f"|{'|'.join(rule)}|")
+    notes = [f"- {_escaped(note)}" for note in report.notes]
+    told = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
+    return "\n".join([*rows, "", *notes, *([""] if notes else []), told, ""])
+
+
+def to_json(report: Report) -> str:
+    results = [_for_programs(line) for line in report.lines]
+    content = {"banyan_version": __version__, "model": report.model, "against": report.against, "results": results}
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def check_names(paths: Sequence[str | Path]) -> None:
+    """Before the work: can a report be written there?"""
+    for path in map(Path, paths):
+        if path.suffix not in ENDINGS:
+            raise BanyanError(f"results are written as {' or '.join(ENDINGS)}: {path} ends in neither")
+        if not path.parent.is_dir():
+            raise BanyanError(f"there is no folder {path.parent} to write {path.name} to")
+
+
+def write(report: Report, path: str | Path) -> None:
+    """As JSON or Markdown, by the name of the file."""
+    check_names([path])
+    write_text(path, to_json(report) if Path(path).suffix == ".json" else to_markdown(report))
+
+
+_RIGHT = (False, False, False, True, True, True, True, True, True, True)  # numbers stand to the right
+
+
+def _cells(report: Report) -> list[list[str]]:
+    header = ["group", "task", "metric", "n", report.model, "95% interval"]
+    if report.against is not None:
+        header += [report.against, "95% interval", "difference", "95% interval"]
+    return [header, *(_row(line, report.against is not None) for line in report.lines)]
+
+
+def _row(line: Line, two: bool) -> list[str]:
+    n = f"{line.n:,}" if line.figure else ""
+    value = _shown(line.figure) if line.figure else ["not measured", ""]
+    others = [*_shown(line.against), *_shown(line.difference, sign="+")] if two else []
+    return [line.group, line.task, line.metric, n, *value, *others]
+
+
+def _shown(figure: Figure | None, sign: str = "") -> list[str]:
+    if figure is None:
+        return ["", ""]
+    return [f"{figure.value:{sign}.1f}", f"{figure.low:{sign}.1f} to {figure.high:{sign}.1f}"]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _for_programs(line: Line) -> dict[str, Any]:
+    """{"group", "task", "metric", "n", "value", "low", "high"}; "against" and "difference" of two models; a note."""
+    if line.figure is None:
+        return {"group": line.group, "task": line.task, "value": None, "note": line.note}
+    found = {"group": line.group, "task": line.task, "metric": line.metric, "n": line.n, **line.figure._asdict()}
+    for name in ("against", "difference"):
+        if figure := getattr(line, name):
+            found[name] = figure._asdict()
+    return {**found, "note": line.note} if line.note else found
