@@ -31,10 +31,11 @@ from banyan.backends import _numba
 from banyan.backends._triton.entangling import DeviceGraph, entangle
 from banyan.backends._triton.passes import Passes, backward, down_pass, returned, up_pass
 from banyan.backends._triton.steps import Steps
-from banyan.backends._triton.trees import TOKENS, Encoder, dropped_leaves, induce, runs_of_sentences
+from banyan.backends._triton.trees import TOKENS, Encoder, dropped_leaves, induce
 from banyan.backends._triton.vectors import g_functions, gates_of
 from banyan.backends._triton.windows import DeviceStore
 from banyan.config import Config
+from banyan.graph import runs_of_sentences
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
 from banyan.reference import Dropout, Functions

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -77,6 +78,13 @@ def check_ragged(tokens: np.ndarray, offsets: np.ndarray, empty: bool = False) -
     if not empty and (lengths < 1).any():
         raise BanyanError(f"sentence {int(np.argmin(lengths))} of the batch has no tokens, so it has no tree")
     return tokens, offsets
+
+
+def runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]]:
+    """Cut a batch into runs of sentences of about so many tokens: where each begins, and ends."""
+    cuts = np.searchsorted(offsets, np.arange(tokens, offsets[-1], tokens))
+    bounds = np.unique(np.concatenate([[0], cuts, [len(offsets) - 1]]))
+    return list(pairwise(bounds.tolist()))
 
 
 def entangle(forest: Forest) -> Graph:

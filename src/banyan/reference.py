@@ -7,13 +7,14 @@ gradient of every weight. Every fast version in backends/ is tested against this
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from banyan.graph import Forest, Graph
 
 Vector = np.ndarray
+Bits = TypeVar("Bits", int, np.ndarray)
 
 
 class Functions(NamedTuple):
@@ -69,8 +70,8 @@ LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE = range(4)  # the places
 _64, _32 = (1 << 64) - 1, (1 << 32) - 1
 
 
-def mix(x: int) -> int:
-    """Scramble 64 bits (the finaliser of SplitMix64)."""
+def mix(x: Bits) -> Bits:
+    """Scramble 64 bits (the finaliser of SplitMix64), of one number or of an array of uint64."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _64
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _64
     return x ^ x >> 31

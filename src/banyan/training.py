@@ -278,7 +278,7 @@ class Run:
             self.optimiser,
             lambda graph: self.loss(graph, NO_DROPOUT),  # it was dropped out when it was made
             store,
-            lambda i: Dropout(self.config.dropout, self.config.seed, self.progress.step + i),
+            self._dropout,
             devices.window(self.device),
             self.us.worst if self.us.several else None,
             Room(*self.progress.room) if self.progress.room else None,
@@ -306,14 +306,17 @@ class Run:
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """The loss and the nodes of each step, as numbers or still on the device. Alone, it may stop between steps."""
         losses, nodes = [], []
-        steps = range(self.progress.step, self.progress.step + len(window))
-        dropouts = [Dropout(self.config.dropout, self.config.seed, step) for step in steps]
+        dropouts = [self._dropout(i) for i in range(len(window))]
         for graph, dropout in zip(self._graphs(self.train_part, window, dropouts), dropouts, strict=False):
             losses.append(self._step(graph, dropout))
             nodes.append(graph.n_nodes)
             if asked and not self.us.several:
                 break
         return losses, nodes
+
+    def _dropout(self, i: int) -> Dropout:
+        """Of the i-th step from now."""
+        return Dropout(self.config.dropout, self.config.seed, self.progress.step + i)
 
     def _graphs(self, part: Part, chosen: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> Iterator[Any]:
         """The graph of each of these batches of a part, made when its turn comes: it depends on the weights."""

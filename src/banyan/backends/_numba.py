@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from banyan import threads
-from banyan.graph import Forest, Graph
+from banyan.graph import Forest, Graph, runs_of_sentences
 from banyan.reference import (
     LEAF,
     LEFT_MESSAGE,
@@ -310,13 +310,6 @@ def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, star
             roots[b] = space.work[0]
 
 
-def _sentence_jobs(offsets: np.ndarray, tokens_per_job: int = 8192) -> list[tuple[int, int]]:
-    """Cut a batch into runs of sentences of about equal work."""
-    cuts = np.searchsorted(offsets, np.arange(tokens_per_job, offsets[-1], tokens_per_job))
-    bounds = np.unique(np.concatenate([[0], cuts, [len(offsets) - 1]]))
-    return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
-
-
 def induce(
     tokens: np.ndarray,
     offsets: np.ndarray,
@@ -333,7 +326,7 @@ def induce(
     gates, noise = _as(leaves.dtype, Gates.of(f, leaves.shape[1])), Noise.of(dropout)
     fixed = (tokens, offsets, leaves, rows, norms(leaves), gates, noise, plain)
     nothing = np.empty((0, leaves.shape[1]), leaves.dtype)
-    jobs = [(*fixed, s, e, children, similarity, nothing) for s, e in _sentence_jobs(offsets, 2048)]
+    jobs = [(*fixed, s, e, children, similarity, nothing) for s, e in runs_of_sentences(offsets, 2048)]
     threads.run(_induce, jobs)
     return Forest(tokens, offsets, children), similarity
 
@@ -354,7 +347,7 @@ class Encoder:
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False)
         nothing = (np.empty((0, 2), np.int32), np.empty(0, out.dtype))
-        threads.run(_induce, [(*fixed, s, e, *nothing, out) for s, e in _sentence_jobs(offsets)], n_threads)
+        threads.run(_induce, [(*fixed, s, e, *nothing, out) for s, e in runs_of_sentences(offsets, 8192)], n_threads)
 
 
 # --- From forest to graph ---------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from banyan.graph import Graph
-from banyan.reference import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout
+from banyan.reference import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout, mix
 
 _32 = (1 << 32) - 1
 
@@ -26,13 +26,6 @@ def on_device(array: np.ndarray, device: torch.device) -> Tensor:
 # --- Dropout ---------------------------------------------------------------------------------------------------------
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
-    """`mix` of the reference; NumPy's uint64 wraps by itself."""
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return x ^ x >> np.uint64(31)
-
-
 def masks(
     dropout: Dropout, place: int, keys: np.ndarray, E: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
@@ -41,7 +34,7 @@ def masks(
     Torch has no unsigned arithmetic: the 64 bits of each key are mixed in NumPy, the 32 bits of each column in int64,
     with the multipliers less 2^32. That changes none of the low 32 bits, and no product can overflow.
     """
-    state = _mix(keys ^ np.uint64(dropout.stream(place)))
+    state = mix(keys ^ np.uint64(dropout.stream(place)))
     low, high = on_device(np.stack([state & np.uint64(_32), state >> np.uint64(32) | np.uint64(1)]), device)
     x = low[:, None] + torch.arange(E, device=device) * high[:, None] & _32
     x = (x ^ x >> 16) * (0x85EBCA6B - 2**32) & _32

@@ -20,6 +20,7 @@ from torch import nn
 from banyan import devices
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Outcome
+from banyan.evaluate.similarity import Tabs
 
 PROTOCOLS = ("held_out", "authors_best_on_test")
 HIDDEN = 512
@@ -45,7 +46,7 @@ def read_labelled(path: str | Path) -> Labelled:
     line = 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, _Commas if path.suffix == ".csv" else _Tabs)
+            reader = csv.reader(file, _Commas if path.suffix == ".csv" else Tabs)
             for row in reader:
                 header = line == 0 and len(row) > 1 and not _is_number(row[-1])
                 line = reader.line_num
@@ -73,10 +74,6 @@ def _check(row: list[str], columns: int | None, where: str) -> None:
 
 class _Commas(csv.excel):
     strict = True  # a quote that is never closed is an error, not one long text
-
-
-class _Tabs(csv.excel_tab):
-    quoting = csv.QUOTE_NONE
 
 
 def _is_number(text: str) -> bool:

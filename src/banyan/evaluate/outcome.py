@@ -43,12 +43,19 @@ class Outcome:
 
     def difference(self, other: Outcome, seed: int = 0) -> tuple[float, Interval]:
         """This one minus the other, on the same items: paired, so what is hard for both does not blur it."""
+        paired = self.minus(other)
+        return paired.value, paired.interval(seed)
+
+    def minus(self, other: Outcome) -> Outcome:
+        """The difference as an outcome of its own: what is drawn is the places of the items in both."""
         if (self.task, self.metric, self.n) != (other.task, other.metric, other.n):
             raise BanyanError(f"{self.task} ({self.n}) and {other.task} ({other.n}) cannot be compared item by item")
-        differences = [
-            self.statistic(self.items[drawn]) - other.statistic(other.items[drawn]) for drawn in _draws(self.n, seed)
-        ]
-        return self.value - other.value, _percentiles(differences)
+        return Outcome(
+            self.task,
+            self.metric,
+            np.arange(self.n),
+            lambda drawn: self.statistic(self.items[drawn]) - other.statistic(other.items[drawn]),
+        )
 
 
 def mean(outcomes: Sequence[Outcome], seed: int = 0) -> tuple[float, Interval]:

@@ -26,7 +26,7 @@ def read_pairs(path: str | Path) -> Pairs:
     """Two texts and a score a line, in the first three columns of a .csv or (any other ending) of tab-separated
     text; a first line whose third column is no number is a header."""
     path = Path(path)
-    dialect = csv.excel if path.suffix == ".csv" else _Tabs
+    dialect = csv.excel if path.suffix == ".csv" else Tabs
     pairs: list[tuple[str, str, float]] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -45,7 +45,7 @@ def read_pairs(path: str | Path) -> Pairs:
     return Pairs(list(first), list(second), np.array(score))
 
 
-class _Tabs(csv.excel_tab):
+class Tabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from banyan._version import __version__
 from banyan.errors import BanyanError
-from banyan.evaluate.outcome import Interval, Outcome, mean
+from banyan.evaluate.outcome import Interval, mean
 from banyan.evaluate.suites import Row
 from banyan.files import write_text
 
@@ -81,15 +79,8 @@ def _mean_line(rows: Sequence[tuple[Row, Row | None]]) -> list[Line]:
     line = Line(rows[0][0].group, f"mean of {sets}", ours[0].metric, n, _figure(*mean(ours)), "")
     if not theirs:
         return [line]
-    differences = [_difference(a, b) for a, b in zip(ours, theirs, strict=True)]
+    differences = [a.minus(b) for a, b in zip(ours, theirs, strict=True)]
     return [line._replace(against=_figure(*mean(theirs)), difference=_figure(*mean(differences)))]
-
-
-def _difference(a: Outcome, b: Outcome) -> Outcome:
-    """Of two models on one set, as an outcome of its own: what is drawn is the places of the items in both."""
-    return Outcome(
-        a.task, a.metric, np.arange(a.n), lambda drawn: a.statistic(a.items[drawn]) - b.statistic(b.items[drawn])
-    )
 
 
 def _figure(value: float, interval: Interval) -> Figure:

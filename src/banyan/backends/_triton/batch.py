@@ -57,7 +57,11 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, dropout: Dropout, device: torch.device) -> Noise:
-        return cls(cls.streams_of([dropout], device)[0], 1 / (1 - dropout.rate), dropout.rate > 0)
+        return cls.at(dropout.rate, cls.streams_of([dropout], device)[0])
+
+    @classmethod
+    def at(cls, rate: float, streams: Tensor) -> Noise:
+        return cls(streams, 1 / (1 - rate), rate > 0)
 
     @staticmethod
     def streams_of(dropouts: Sequence[Dropout], device: torch.device) -> Tensor:

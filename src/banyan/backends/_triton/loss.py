@@ -8,6 +8,8 @@ gradient are left to the small matrices.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -334,15 +336,12 @@ def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     return torch.mm(a, b, out_dtype=torch.float32, out=out)
 
 
-class _products_in:
+@contextmanager
+def _products_in(precision: str) -> Iterator[None]:
     """Lets float32 products use TF32 or not, as asked, and puts things back."""
-
-    def __init__(self, precision: str) -> None:
-        self.wanted = "high" if precision == "tf32" else "highest"
-
-    def __enter__(self) -> None:
-        self.before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision(self.wanted)
-
-    def __exit__(self, *error: object) -> None:
-        torch.set_float32_matmul_precision(self.before)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

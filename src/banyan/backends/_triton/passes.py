@@ -56,15 +56,25 @@ def _add_within(a, a_starts, b, b_starts):
 
 
 @triton.jit
-def _sums(value, child, last, carry, carry_child, BLOCK: tl.constexpr, C: tl.constexpr):
-    """Sums of `value` over neighbouring rows of the same child, complete in the last of them; `carry` is the sum of
-    carry_child's rows in the blocks before. Returns the sums and what to carry on."""
+def _messages(e, end, L, owner, edge):
+    """Of messages e, up to `end`: whether they are there, who gets them, who sends them, and whether to the left."""
+    here = e < end
+    sent = tl.load(edge + e, mask=here, other=0)
+    return here, tl.load(owner + e, mask=here, other=-2), L + (sent >> 1), (sent & 1) == 0
+
+
+@triton.jit
+def _sums(value, e, end, child, here, owner, carry, carry_child, BLOCK: tl.constexpr, C: tl.constexpr):
+    """Sums of `value` over neighbouring messages to the same child; `carry` is the sum of carry_child's messages in the
+    blocks before. Returns the sums, where they are complete (in the last message to a child), and what to carry on."""
+    p = tl.arange(0, BLOCK)[:, None]
+    last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
     starts = tl.broadcast_to((child != last).to(tl.int32), (BLOCK, C))
     total, _ = tl.associative_scan((value, starts), 0, _add_within)
     total += tl.where(child == carry_child, carry, 0.0)
-    p = tl.arange(0, BLOCK)[:, None]
+    whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
     carry = tl.sum(tl.where(p == BLOCK - 1, total, 0.0), 0, keep_dims=True)
-    return total, carry, tl.max(tl.where(p == BLOCK - 1, child, -1))
+    return total, whole, carry, tl.max(tl.where(p == BLOCK - 1, child, -1))
 
 
 @kernel
@@ -90,17 +100,14 @@ def _down_kernel(
         carry, carry_child = tl.zeros((1, C), tl.float32), tl.full((), -1, tl.int32)
         for start in range(begin, end, BLOCK):
             e = start + p
-            here = e < end
-            child = tl.load(owner + e, mask=here, other=-2)
-            sent = tl.load(edge + e, mask=here, other=0)
-            node, to_left = L + (sent >> 1), (sent & 1) == 0
+            here, child, node, to_left = _messages(e, end, L, owner, edge)
             message = tl.load(down + node * C, mask=here, other=0.0) * tl.where(to_left, gate_l, gate_r)
             message += tl.where(to_left, bias_l, bias_r)
             if DROP:
                 message *= mask_of(load_key(states + e, here), c, streams, scale)
-            last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
-            total, carry, carry_child = _sums(message, child, last, carry, carry_child, BLOCK, C)
-            whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
+            total, whole, carry, carry_child = _sums(
+                message, e, end, child, here, owner, carry, carry_child, BLOCK, C
+            )
             count = tl.load(messages + child, mask=whole, other=1)
             tl.store(down + child * C, total / count.to(tl.float32), mask=whole)
         tl.debug_barrier()
@@ -189,10 +196,7 @@ def _back_down_kernel(
         carry, carry_child = tl.zeros((1, C), tl.float32), tl.full((), -1, tl.int32)
         for start in range(begin, end, BLOCK):
             e = start + p
-            here = e < end
-            child = tl.load(owner + e, mask=here, other=-2)
-            sent = tl.load(edge + e, mask=here, other=0)
-            node, to_left = L + (sent >> 1), (sent & 1) == 0
+            here, child, node, to_left = _messages(e, end, L, owner, edge)
             g = tl.load(g_up + node * C, mask=here, other=0.0)
             if DROP:
                 g *= mask_of(load_key(states + e, here), c, streams, scale)
@@ -200,10 +204,8 @@ def _back_down_kernel(
             g_gate_l += tl.where(to_left, of_gate, 0.0)
             g_gate_r += tl.where(to_left, 0.0, of_gate)
             g_bias += tl.where(to_left, g, 0.0)
-            last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
             g *= tl.where(to_left, gate_l, gate_r)
-            total, carry, carry_child = _sums(g, child, last, carry, carry_child, BLOCK, C)
-            whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
+            total, whole, carry, carry_child = _sums(g, e, end, child, here, owner, carry, carry_child, BLOCK, C)
             if MORE:
                 total += tl.load(g_up + child * C, mask=whole, other=0.0)
             tl.store(g_up + child * C, total, mask=whole)

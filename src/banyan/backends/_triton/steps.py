@@ -140,15 +140,14 @@ class _Recorded:
         self, window: Window, most: int, at: Tensor, step: Callable[[Batch, Noise], None], void: Tensor
     ) -> None:
         rows = window.rows.new_zeros(most, window.rows.shape[1])
-        self.window = Window(rows, window.room, window.dropout)
+        self.window = Window(rows, window.room, window.rate)
         self.take(window)
         self.row = torch.empty_like(rows[0])  # kept as long as the graph, which uses it
 
         def next_step() -> None:
             grid = (triton.cdiv(len(self.row), 1024),)
             _next_kernel[grid](rows, self.row, at, len(self.row), BLOCK=1024)
-            rate = window.dropout.rate
-            step(*window.room.split(self.row, 1 / (1 - rate), rate > 0))
+            step(*window.room.split(self.row, window.rate))
 
         void_before = void.clone()
         void.fill_(1)  # these steps count for nothing

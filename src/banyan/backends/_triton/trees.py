@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from banyan.backends._triton.masks import (
     store_key,
 )
 from banyan.backends._triton.vectors import gates_of
+from banyan.graph import runs_of_sentences
 from banyan.reference import Functions
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
@@ -316,10 +316,3 @@ class Encoder:
 def _on(device: torch.device) -> AbstractContextManager[object]:
     """Triton launches on the current device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-def runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]]:
-    """Cut a batch into runs of sentences of about so many tokens."""
-    cuts = np.searchsorted(offsets, np.arange(tokens, offsets[-1], tokens))
-    bounds = np.unique(np.concatenate([[0], cuts, [len(offsets) - 1]])).tolist()
-    return list(pairwise(bounds))

@@ -41,11 +41,11 @@ class Room:
         tokens, leaves = max(self.tokens, other.tokens), max(self.leaves, other.leaves)
         return Room(other.sentences, tokens, leaves, max(self.longest, other.longest))
 
-    def split(self, row: Tensor, scale: float, on: bool) -> tuple[Batch, Noise]:
+    def split(self, row: Tensor, rate: float) -> tuple[Batch, Noise]:
         """A row as what the kernels take."""
         tokens, leaf, token, streams, offsets, sizes = row.split(self.parts)
         batch = Batch(tokens, offsets[: self.sentences + 1], token, leaf, sizes, self.longest)
-        return batch, Noise(streams.view(torch.int64), scale, on)
+        return batch, Noise.at(rate, streams.view(torch.int64))
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,10 @@ class Window:
 
     rows: Tensor  # int32 [steps, ...]
     room: Room
-    dropout: Dropout  # of the first step; the others differ by their streams only
+    rate: float  # of dropout
 
     def step(self, i: int) -> tuple[Batch, Noise]:
-        rate = self.dropout.rate
-        return self.room.split(self.rows[i], 1 / (1 - rate), rate > 0)
+        return self.room.split(self.rows[i], self.rate)
 
 
 class DeviceStore:
@@ -73,11 +72,10 @@ class DeviceStore:
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * store.n_tokens < free / SHARE
-        self.tokens = self._brought(np.asarray(store.tokens), torch.int32) if fits else None
+        self.tokens = self._brought(np.asarray(store.tokens), np.int32) if fits else None
 
-    def _brought(self, array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
-        tensor = torch.from_numpy(array.astype(np.int32 if dtype == torch.int32 else np.int64))
-        return tensor.to(self.device)
+    def _brought(self, array: np.ndarray, dtype: type = np.int64) -> Tensor:
+        return torch.from_numpy(array.astype(dtype)).to(self.device)
 
     def draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None = None) -> Window:
         """Of each list of sentences, a batch, all of one length; with at least as much room as `room`, if it is for
@@ -113,11 +111,11 @@ class DeviceStore:
         of_streams.copy_(Noise.streams_of(dropouts, self.device).view(torch.int32))
         of_offsets[:, 1 : B + 1] = self._brought(np.cumsum(lengths, 1))
         of_sizes[:, 0], of_sizes[:, 1] = self._brought(sizes), n_leaves
-        return Window(rows, needed, dropouts[0])
+        return Window(rows, needed, dropouts[0].rate)
 
     def _tokens(self, sentences: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:
-            return self._brought(self.store.batch(sentences)[0], torch.int32)
+            return self._brought(self.store.batch(sentences)[0], np.int32)
         places = self._repeated(starts - (np.cumsum(lengths) - lengths), lengths)
         return self.tokens[places + torch.arange(len(places), device=self.device)]
 
