@@ -121,6 +121,9 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
         read_beir(folder, "train")
     with pytest.raises(BanyanError, match=r"cannot read .*nowhere"):
         read_beir(tmp_path / "nowhere")
+    with pytest.raises(BanyanError, match=r"cannot read .*corpus\.jsonl as a folder") as raised:
+        read_beir(folder / "corpus.jsonl")  # neither a folder nor a .tar: tarfile's own message has many lines
+    assert "\n" not in str(raised.value)
     with tarfile.open(tmp_path / "set.tar.xz", "w:xz") as tar:
         tar.add(folder, "set")
     with pytest.raises(BanyanError, match=r"set\.tar\.xz has no file set/qrels/train\.tsv"):

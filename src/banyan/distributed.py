@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from banyan import threads
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -75,14 +75,14 @@ class Processes:
             try:
                 dist.init_process_group(BACKENDS[device.type], timeout=PATIENCE)
             except (ValueError, RuntimeError) as error:
-                raise BanyanError(f"cannot join the other processes: {_first_line(error)}") from None
+                raise BanyanError(f"cannot join the other processes: {first_line(error)}") from None
             try:
                 yield
             except RuntimeError as error:
                 if not _is_loss_of_another(error):
                     raise
                 raise BanyanError(
-                    f"another process of this run has ended ({_first_line(error)}): --resume goes on from the last "
+                    f"another process of this run has ended ({first_line(error)}): --resume goes on from the last "
                     "checkpoint"
                 ) from None
             finally:
@@ -147,7 +147,3 @@ def _is_loss_of_another(error: RuntimeError) -> bool:
     from torch.distributed import DistError
 
     return isinstance(error, DistError) or "gloo" in str(error)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -3,3 +3,8 @@
 
 class BanyanError(ValueError):
     pass
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of someone else's says, for use in a sentence of ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(":")

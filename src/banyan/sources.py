@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from banyan import files
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 from banyan.report import NOT_TEXT, Report
 from banyan.tables import COLUMNS, VALUES, choose
 from banyan.textfile import (
@@ -16,7 +16,6 @@ from banyan.textfile import (
     Chunk,
     Moved,
     clean,
-    first_line,
     kind,
     lines_apart,
     long_lines,

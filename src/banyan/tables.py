@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 from banyan.report import SURROGATES, Report
-from banyan.textfile import Moved, damaged, decoded, first_line, kind, long_lines, optional
+from banyan.textfile import Moved, damaged, decoded, kind, long_lines, optional
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of

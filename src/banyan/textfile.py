@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 from banyan.report import BAD_BYTES, LONGEST_LINE, MARKS, NULS, UTF16, Report
 
 LONGEST_RECORD = 1 << 28  # characters of one line of JSON or CSV, which must be held whole
@@ -201,7 +201,3 @@ def optional(module: str, wanted_for: str, extra: str) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise BanyanError(f'{wanted_for} needs the package {package}: pip install "banyan-embed[{extra}]"') from None
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

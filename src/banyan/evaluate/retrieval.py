@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Encode
 
@@ -47,7 +47,8 @@ def read_beir(path: str | Path, split: str = "test") -> Beir:
             queries = _texts(opened, path, "queries.jsonl")
             judgements, missing = _judgements(opened, path, f"qrels/{split}.tsv", corpus, queries)
     except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
-        raise BanyanError(f"cannot read {path} as a folder in BEIR's layout or a .tar of one: {error}") from None
+        told = first_line(error)
+        raise BanyanError(f"cannot read {path} as a folder in BEIR's layout or a .tar of one: {told}") from None
     if not any(judgements.values()):
         raise BanyanError(f"{path}/qrels/{split}.tsv judges no query and document that exist; are the ids the same?")
     judged = [query for query in queries if query in judgements]
