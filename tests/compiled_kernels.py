@@ -17,9 +17,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from banyan.backends._triton import entangling, loss, passes, steps, trees, vectors
+from banyan.backends._triton import loss, passes, steps, trees, vectors
 from banyan.backends._triton.batch import Batch, Noise
-from banyan.config import Config
+from banyan.config import CHOICES, Config
 from banyan.model import BanyanModel
 from banyan.reference import Dropout, Functions
 
@@ -57,25 +57,40 @@ def use_all() -> None:
     rng = np.random.default_rng(0)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(4, 90, 64))])
     tokens = rng.integers(0, 900, offsets[-1])
-    for kind, longest, rate in (("entangled", 128, 0.1), ("plain", 128, 0.1), ("entangled", 900, 0.0)):
-        model, plain = BanyanModel(Config(trees=kind), 900, "triton"), kind == "plain"
+    for settings, longest, rate in (
+        ({}, 128, 0.1),
+        ({"trees": "plain"}, 128, 0.1),
+        ({"structure": "random"}, 900, 0.0),
+        ({"trees": "plain", "functions": "linear", "channels": 16, "structure": "right-branching"}, 128, 0.1),
+        ({"functions": "linear", "channels": 16}, 900, 0.1),
+        ({"functions": "linear", "channels": 2, "dim": 8, "structure": "balanced"}, 900, 0.1),
+    ):
+        config = Config(**settings)
+        model, plain = BanyanModel(config, 900, "triton"), config.trees == "plain"
         batch = Batch.of(tokens, offsets, CPU, plain)._replace(longest=longest)
         noise = Noise.of(Dropout(rate, 0, 1), CPU)
-        graph = entangling.structure(batch, model.embedding, model.functions, noise, plain, salt=1)
+        graph = model.structure_of(batch, noise, salt=1)
         up = passes.up_pass(graph)
         down, rebuilt = passes.down_pass(graph, up)
         for more in (None, torch.empty_like(up)):
             g_leaves, g_gates = passes.backward(graph, up, down, more, more, rebuilt)
         passes.returned(graph, g_leaves, 900)
         vectors.g_functions(g_gates, model.functions)
-    loss._product = lambda a, b, out=None: torch.empty(a.shape[0], b.shape[1])  # the library's, and not on the CPU
+    matrix, vector = np.zeros((16, 16)), np.zeros(16)
+    linear = Functions(matrix, matrix, vector, matrix, matrix, vector, vector)
+    for structure in CHOICES["structure"]:
+        for functions in (Functions(*[np.zeros(2)] * 7), linear):
+            encoder = trees.Encoder(np.zeros((9, 256), np.float32), functions, CPU, structure)
+            encoder.on_device(torch.zeros(9, dtype=torch.int32), torch.tensor([0, 4, 9], dtype=torch.int32), 5)
+    loss.product = lambda a, b, out=None: torch.empty(a.shape[0], b.shape[1])  # the library's, and not on the CPU
     x, target, count = torch.zeros(30, 256), torch.arange(30, dtype=torch.int32), torch.tensor([29], dtype=torch.int32)
     for precision in ("bf16", "float32"):
         for limited in (False, True):
             weight = torch.zeros(30 if limited else 900, 256)
-            loss.cross_entropy(x, weight, weight[:, 0].clone(), target, precision, count, True, limited)
-    encoder = trees.Encoder(np.zeros((9, 256), np.float32), Functions(*[np.zeros(2)] * 7), CPU)
-    encoder.on_device(torch.zeros(9, dtype=torch.int32), torch.tensor([0, 4, 9], dtype=torch.int32), 5)
+            for share in (None, torch.zeros(30)):
+                distinct = share is None
+                loss.cross_entropy(x, weight, weight[:, 0].clone(), target, precision, count, distinct, limited, share)
+    loss.exponentials(x, x, None, None)
     at = torch.zeros(1, dtype=torch.int32)
     steps._next_kernel[(1,)](target, target, at, 8, BLOCK=1024)
     steps._record_kernel[(1,)](torch.zeros(()), target, torch.zeros(2, 3), at, torch.zeros(()))

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import random_functions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
+from test_reference import functions_of
 
 from banyan import Banyan, BanyanError, Config, reference
+from banyan.config import CHOICES
 from banyan.tokenizer import Tokenizer
 
 TEXTS = [
@@ -29,13 +30,29 @@ TEXTS = [
 ]
 
 
+def model_of(**config) -> Banyan:
+    """Random weights, without an output layer: encoding needs none."""
+    tokenizer = Tokenizer.train(TEXTS * 3, kind="bpe", vocab_size=420, lowercase=True, zero_digits=True)
+    settings, rng = Config(dim=32, channels=8, **config), np.random.default_rng(0)
+    functions = functions_of(settings.functions, rng, 4)._asdict()
+    embedding = rng.normal(size=(tokenizer.vocab_size, 32))
+    weights = {name: v.astype(np.float32) for name, v in {"embedding": embedding, **functions}.items()}
+    return Banyan(settings, tokenizer, weights)
+
+
 @pytest.fixture(scope="module")
 def model() -> Banyan:
-    tokenizer = Tokenizer.train(TEXTS * 3, kind="bpe", vocab_size=420, lowercase=True, zero_digits=True)
-    rng = np.random.default_rng(0)
-    functions = {name: v.astype(np.float32) for name, v in random_functions(rng, 4)._asdict().items()}
-    embedding = rng.normal(size=(tokenizer.vocab_size, 32)).astype(np.float32)
-    return Banyan(Config(dim=32, channels=8), tokenizer, {"embedding": embedding, **functions})
+    return model_of()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{}, {"functions": "linear"}, *({"structure": structure} for structure in CHOICES["structure"][1:])],
+    ids=str,
+)
+def any_model(request) -> Banyan:
+    """Of every kind."""
+    return model_of(**request.param)
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +62,11 @@ def folder(model, tmp_path_factory):
     return path
 
 
-def test_embeddings_are_the_roots_of_the_reference(model):
+def test_embeddings_are_the_roots_of_the_reference(any_model):
+    model = any_model
     tokens, offsets = model.tokenizer.encode(TEXTS)
-    table = model.embedding.astype(np.float64)
-    graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
+    table, structure = model.embedding.astype(np.float64), model.config.structure
+    graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions, structure=structure))
     up = reference.up_pass(graph, table[graph.token], model.functions)
     np.testing.assert_allclose(model.encode(TEXTS), up[graph.root], atol=1e-5)
 
@@ -151,7 +169,8 @@ def test_similarity_is_the_cosine_of_texts_or_embeddings(model):
     np.testing.assert_allclose(model.similarity(model.encode(TEXTS), model.encode(TEXTS[:2])), matrix, atol=1e-6)
 
 
-def test_a_tree_covers_the_text_and_ends_in_its_embedding(model):
+def test_a_tree_covers_the_text_and_ends_in_its_embedding(any_model):
+    model = any_model
     for text in TEXTS:
         tree = model.parse(text)
         n = len(tree.pieces)
@@ -200,18 +219,20 @@ def test_trees_given_in_brackets_are_composed_as_given(model):
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(TEXTS), st.sampled_from(TEXTS))
-def test_an_explanation_sums_to_the_cosine(model, a, b):
+def test_an_explanation_sums_to_the_cosine(any_model, a, b):
+    model = any_model
     explanation = model.explain(a, b)
     assert explanation.matrix.shape == (len(model.parse(a).pieces) + 1, len(model.parse(b).pieces) + 1)
     assert explanation.matrix.sum() == pytest.approx(model.similarity(a, b), abs=1e-5)
     assert explanation.rows[-1] == explanation.columns[-1] == "bias"
 
 
-def test_a_saved_model_is_the_same_model(model, folder):
-    loaded = Banyan.from_pretrained(folder)
-    np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
-    assert loaded.config == model.config
-    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+def test_a_saved_model_is_the_same_model(any_model, tmp_path):
+    any_model.save_pretrained(tmp_path)
+    loaded = Banyan.from_pretrained(tmp_path)
+    np.testing.assert_array_equal(loaded.encode(TEXTS), any_model.encode(TEXTS))
+    assert loaded.config == any_model.config
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
@@ -234,6 +255,9 @@ def test_damaged_or_mixed_files_are_named(model, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "dim": 64}))
     with pytest.raises(BanyanError, match="embedding has shape"):
+        Banyan.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "functions": "linear"}))
+    with pytest.raises(BanyanError, match=r"comp_l has shape \(4,\), not \(4, 4\)"):
         Banyan.from_pretrained(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""When the two forms of induction agree, and what the tie rule says."""
+"""When the two forms of induction agree, what the tie rule says, the other structures, and linear functions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ from test_golden import graph_edges, repeats_a_pair
 
 from banyan import reference
 from banyan.backends import _numba
+from banyan.config import CHOICES
 from banyan.graph import check_ragged
+from banyan.reference import GATES, LEAF, NODE, Dropout, Functions
 
 seeds = st.integers(0, 2**32 - 1)
+kinds = st.sampled_from(CHOICES["functions"])
+structures = st.sampled_from(CHOICES["structure"])
+
+
+def functions_of(kind: str, rng: np.random.Generator, U: int) -> Functions:
+    if kind == "diagonal":
+        return random_functions(rng, U)
+    return Functions(*(rng.uniform(-1, 1, (U, U) if n in GATES else U) * U**-0.5 for n in Functions._fields))
 
 
 def clear_margins(forest, embedding, f) -> bool:
@@ -46,11 +56,11 @@ def clear_margins(forest, embedding, f) -> bool:
 
 
 @settings(max_examples=150, deadline=None)
-@given(seeds)
-def test_algorithm_1_and_the_greedy_form_agree_unless_a_pair_repeats_or_ties(seed):
+@given(seeds, kinds)
+def test_algorithm_1_and_the_greedy_form_agree_unless_a_pair_repeats_or_ties(seed, kind):
     rng = np.random.default_rng(seed)
     tokens, offsets = random_batch(rng, sentences=4, vocab=40, longest=8)
-    embedding, f = rng.normal(size=(40, 6)), random_functions(rng, 2)
+    embedding, f = rng.normal(size=(40, 6)), functions_of(kind, rng, 2)
     forest = reference.greedy(tokens, offsets, embedding, f)
     graph = reference.entangle(forest)
     if repeats_a_pair(graph) or not clear_margins(forest, embedding, f):
@@ -114,3 +124,81 @@ def test_nan_and_infinity_in_the_embedding_still_give_a_tree():
     embedding[1], embedding[3] = np.nan, np.inf
     children = induced([0, 1, 2, 3, 4, 1, 3], embedding, random_functions(rng, 2), np.float32)
     assert sorted(children.ravel()) == list(range(12))
+
+
+# --- Structures that ask no vector -----------------------------------------------------------------------------------
+
+
+def trees(seed, structure, n, sentences=1, vocab=50):
+    """Nested tuples of tokens, one a sentence."""
+    rng = np.random.default_rng(seed)
+    tokens, offsets = rng.integers(0, vocab, sentences * n), np.arange(sentences + 1) * n
+    embedding, f = rng.normal(size=(vocab, 4)), random_functions(rng, 2)
+    forest = reference.greedy(tokens, offsets, embedding, f, structure=structure)
+    nodes: list = tokens.tolist()
+    for left, right in forest.children:
+        nodes.append((nodes[left], nodes[right]))
+    return [nodes[root] for root in forest.root]
+
+
+def leaves(tree) -> tuple:
+    return leaves(tree[0]) + leaves(tree[1]) if isinstance(tree, tuple) else (tree,)
+
+
+def phrases(tree) -> list:
+    return [tree, *phrases(tree[0]), *phrases(tree[1])] if isinstance(tree, tuple) else []
+
+
+def height(tree) -> int:
+    return 1 + max(map(height, tree)) if isinstance(tree, tuple) else 0
+
+
+def test_right_branching_trees_branch_to_the_right():
+    (tree,) = trees(0, "right-branching", 9)
+    while isinstance(tree, tuple):
+        left, tree = tree
+        assert isinstance(left, np.integer | int)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 32, 128])
+def test_balanced_trees_are_as_low_as_can_be(n):
+    (tree,) = trees(1, "balanced", n)
+    assert height(tree) == np.log2(n)
+
+
+@pytest.mark.parametrize("structure", CHOICES["structure"])
+def test_equal_spans_have_equal_trees(structure):
+    """Whatever is around them."""
+    seen: dict[tuple, tuple] = {}
+    met = [phrase for tree in trees(2, structure, n=6, sentences=200, vocab=3) for phrase in phrases(tree)]
+    assert len(set(map(leaves, met))) < len(met) / 2
+    for phrase in met:
+        assert seen.setdefault(leaves(phrase), phrase) == phrase
+
+
+def test_random_trees_differ_from_sentence_to_sentence():
+    shapes = {str(tree).translate(dict.fromkeys(range(ord("0"), ord("9") + 1))) for tree in trees(3, "random", 5, 300)}
+    assert len(shapes) == 14  # all that five leaves can have
+
+
+# --- Linear functions, and dropout at the leaves ---------------------------------------------------------------------
+
+
+def test_linear_functions_are_equations_1_and_2_channel_by_channel():
+    rng = np.random.default_rng(6)
+    f, left, right = functions_of("linear", rng, 3), rng.normal(size=12), rng.normal(size=12)
+    parent = reference.compose(left, right, f)
+    to_left, to_right = reference.decompose(parent, f)
+    for k in range(0, 12, 3):
+        l_k, r_k, p_k = left[k : k + 3], right[k : k + 3], parent[k : k + 3]
+        np.testing.assert_allclose(p_k, l_k @ f.comp_l + r_k @ f.comp_r + f.comp_b)
+        np.testing.assert_allclose(to_left[k : k + 3], p_k @ f.decomp_l + f.decomp_lb)
+        np.testing.assert_allclose(to_right[k : k + 3], p_k @ f.decomp_r + f.decomp_rb)
+    assert sum(value.size for value in functions_of("linear", rng, 16)) == 1072
+
+
+def test_leaves_may_have_a_rate_of_their_own():
+    both, alone = Dropout(0.3, 5, 6, leaf_rate=0.0), Dropout(0.3, 5, 6)
+    assert (both.mask(LEAF, 7, 50) == 1).all()
+    np.testing.assert_array_equal(both.mask(NODE, 7, 50), alone.mask(NODE, 7, 50))
+    np.testing.assert_array_equal(Dropout(0.0, 5, 6, leaf_rate=0.3).mask(LEAF, 7, 50), alone.mask(LEAF, 7, 50))

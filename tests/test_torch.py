@@ -8,12 +8,13 @@ import torch
 from conftest import random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_reference import kinds, seeds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from banyan import reference
 from banyan.backends import _torch
-from banyan.config import Config
+from banyan.config import CHOICES, Config
 from banyan.graph import Graph, disentangled, entangle
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
@@ -23,7 +24,7 @@ VOCAB = 8
 CPU = torch.device("cpu")
 ACCELERATOR = torch.accelerator.current_accelerator(check_available=True)
 
-seeds = st.integers(0, 2**32 - 1)
+in_both_kinds = pytest.mark.parametrize("functions", CHOICES["functions"])
 if_accelerated = pytest.mark.skipif(ACCELERATOR is None, reason="torch sees no accelerator here")
 on_every_device = pytest.mark.parametrize(
     "device", [pytest.param(CPU, id="cpu"), pytest.param(ACCELERATOR, id="accelerator", marks=if_accelerated)]
@@ -37,6 +38,9 @@ def model_of(seed: int, E: int = 6, U: int = 2, backend: str | None = "torch", *
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.from_numpy(rng.uniform(-1, 1, parameter.shape)))
+        for gate in model.functions:
+            if gate.ndim == 2:
+                gate /= U**0.5
     return model
 
 
@@ -75,13 +79,13 @@ def assert_is_the_reference(model: BanyanModel, graph: Graph, dropout: Dropout, 
 
 @on_every_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.7])
-def test_masks_are_exactly_those_of_the_reference(rate, dtype, device):
+@pytest.mark.parametrize(("rate", "leaf_rate"), [(0.0, None), (0.1, None), (0.7, None), (0.1, 0.0), (0.0, 0.2)])
+def test_masks_are_exactly_those_of_the_reference(rate, leaf_rate, dtype, device):
     if device.type == "mps" and dtype == torch.float64:
         pytest.skip("mps has no float64")
     keys = np.random.default_rng(0).integers(0, 2**64, 50, np.uint64)
     keys[:2] = 0, 2**64 - 1
-    dropout = Dropout(rate, seed=3, step=5)
+    dropout = Dropout(rate, 3, 5, leaf_rate)
     for place in range(4):
         expected = np.array([dropout.mask(place, int(key), 300) for key in keys])
         got = _torch.masks(dropout, place, keys, 300, device, dtype)
@@ -90,9 +94,10 @@ def test_masks_are_exactly_those_of_the_reference(rate, dtype, device):
 
 
 @settings(max_examples=60, deadline=None)
-@given(seeds, st.sampled_from([0.0, 0.3]), st.sampled_from([(6, 2), (3, 3), (14, 7)]), st.booleans())
-def test_both_passes_and_every_gradient_are_those_of_the_reference(seed, rate, shape, plain):
-    model, dropout = model_of(seed, *shape, trees="plain" if plain else "entangled"), Dropout(rate, seed=1, step=2)
+@given(seeds, st.sampled_from([0.0, 0.3]), st.sampled_from([(6, 2), (3, 3), (14, 7)]), st.booleans(), kinds)
+def test_both_passes_and_every_gradient_are_those_of_the_reference(seed, rate, shape, plain, functions):
+    model = model_of(seed, *shape, trees="plain" if plain else "entangled", functions=functions)
+    dropout = Dropout(rate, seed=1, step=2, leaf_rate=0.1)
     weights, f = weights_of(model)
     forest = reference.greedy(*batch(seed), weights["embedding"], f, dropout, plain)
     assert_is_the_reference(model, disentangled(forest) if plain else entangle(forest), dropout, atol=1e-12)
@@ -101,8 +106,10 @@ def test_both_passes_and_every_gradient_are_those_of_the_reference(seed, rate, s
 @on_every_device
 @pytest.mark.parametrize("trees", ["entangled", "plain"])
 @pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_in_float32_it_is_the_reference_within_rounding(rate, trees, device):
-    model, dropout = model_of(5, E=32, U=4, trees=trees).float().to(device), Dropout(rate, seed=1, step=2)
+@in_both_kinds
+def test_in_float32_it_is_the_reference_within_rounding(functions, rate, trees, device):
+    model = model_of(5, E=32, U=4, trees=trees, functions=functions).float().to(device)
+    dropout = Dropout(rate, seed=1, step=2)
     graph = model.structure(*batch(5, sentences=20, longest=12), dropout)
     assert_is_the_reference(model, graph, dropout, atol=2e-5)
 
@@ -110,9 +117,10 @@ def test_in_float32_it_is_the_reference_within_rounding(rate, trees, device):
 @on_every_device
 @pytest.mark.parametrize("candidates", ["all", "batch"])
 @pytest.mark.parametrize("trees", ["entangled", "plain"])
-def test_it_agrees_with_the_cpu_kernels_in_structure_loss_and_gradients(trees, candidates, device):
+@in_both_kinds
+def test_it_agrees_with_the_cpu_kernels_in_structure_loss_and_gradients(functions, trees, candidates, device):
     ours, theirs = (
-        model_of(6, E=32, U=4, backend=backend, trees=trees, candidates=candidates).float()
+        model_of(6, E=32, U=4, backend=backend, trees=trees, candidates=candidates, functions=functions).float()
         for backend in ("torch", "numba")
     )
     ours, dropout = ours.to(device), Dropout(0.1, seed=2, step=7)
@@ -123,6 +131,20 @@ def test_it_agrees_with_the_cpu_kernels_in_structure_loss_and_gradients(trees, c
     assert loss == pytest.approx(expected, abs=1e-5)
     for name, gradient in gradients.items():
         np.testing.assert_allclose(gradient, wanted[name], atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+@in_both_kinds
+def test_gradients_of_both_passes_are_their_slopes(functions, backend):
+    model, dropout = model_of(4, backend=backend, functions=functions), Dropout(0.2, seed=1, step=2, leaf_rate=0.1)
+    graph = model.structure(*batch(4, sentences=3, longest=5), dropout)
+    names = ("embedding", *Functions._fields)
+
+    def both_passes(*weights):
+        passes = torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (graph, dropout))
+        return passes.up, passes.down
+
+    assert torch.autograd.gradcheck(both_passes, [getattr(model, name) for name in names])
 
 
 class WithoutFloat64(TorchDispatchMode):

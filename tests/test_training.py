@@ -109,11 +109,42 @@ def test_a_corpus_of_ten_lines_trains(tmp_path):
     assert "dev_loss" not in metrics(tmp_path / "out")[-1]
 
 
-@pytest.mark.parametrize("settings", [{"candidates": "batch"}, {"trees": "plain"}, {"pieces": "unigram"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"candidates": "batch"},
+        {"trees": "plain", "mean_over": "tokens"},
+        {"pieces": "unigram"},
+        {"preset": "self-strae"},
+        {"functions": "linear", "objective": "both"},
+        {"structure": "balanced"},
+    ],
+    ids=str,
+)
 def test_every_way_to_train_learns(corpus, tmp_path, settings):
     train(corpus, tmp_path / "out", epochs=3, lr=5e-3, **settings, **SMALL)
     epochs = [row["dev_loss"] for row in metrics(tmp_path / "out") if "dev_loss" in row]
     assert epochs[-1] < epochs[0]
+
+
+def test_self_strae_resumes_to_the_same_bits_and_its_model_needs_no_output_layer(corpus, tmp_path):
+    train(corpus, tmp_path / "whole", preset="self-strae", epochs=2, **SMALL)
+    train(corpus, tmp_path / "again", preset="self-strae", epochs=1, **SMALL)
+    train(corpus, tmp_path / "again", resume=True, epochs=2, quiet=True)
+    assert digest(tmp_path / "whole") == digest(tmp_path / "again")
+    model = Banyan.from_pretrained(tmp_path / "whole")
+    assert "out_weight" not in model.weights
+    assert np.isfinite(model.encode("The cat sees the dog.")).all()
+    assert "A node was told apart from the other nodes" in (tmp_path / "whole" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("largest", [1e-9, 1e9])
+def test_the_gradient_of_a_step_is_clipped(corpus, tmp_path, largest):
+    for name, clip in (("free", None), ("clipped", largest)):
+        train(corpus, tmp_path / name, epochs=1, clip=clip, **SMALL)
+    free, clipped = (load_file(tmp_path / name / "training/checkpoint.safetensors") for name in ("free", "clipped"))
+    sizes = [float(np.abs(state["exp_avg.embedding"]).max()) for state in (free, clipped)]
+    assert sizes[1] <= 1e-9 if largest < 1 else sizes[1] == sizes[0]
 
 
 def test_training_goes_on_from_a_finished_model(trained, corpus, tmp_path):
@@ -158,11 +189,11 @@ def test_killed_training_resumes_bit_identically(corpus, tmp_path):
         ("banyan.store._append", 3),  # while tokenising
         ("banyan.store._flush", 4),
         ("banyan.store._finish", 1),
-        ("banyan.training.reconstruction", 2),  # before any checkpoint
+        ("banyan.objective.loss", 2),  # before any checkpoint
         ("half-checkpoint", 1),
         ("banyan.files.sync", 6),  # a checkpoint written and not yet in its place
         ("half-checkpoint", 3),
-        ("banyan.training.reconstruction", rng.randint(4, 8)),
+        ("banyan.objective.loss", rng.randint(4, 8)),
         ("banyan.training.plots.loss_curve", 1),
         ("after", rng.uniform(0.05, 0.4)),
         ("after", rng.uniform(0.05, 0.4)),
@@ -291,7 +322,7 @@ def test_a_loss_that_explodes_within_a_window_is_found_at_its_step(corpus, tmp_p
 
 def test_ctrl_c_within_a_window_saves_after_the_step(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "window", lambda device: 64)
-    real, calls = training.reconstruction, []
+    real, calls = training.objective.loss, []
 
     def interrupted(*args):
         calls.append(1)
@@ -300,7 +331,7 @@ def test_ctrl_c_within_a_window_saves_after_the_step(corpus, tmp_path, monkeypat
         return real(*args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "reconstruction", interrupted)
+        patched.setattr(training.objective, "loss", interrupted)
         with pytest.raises(training.Interrupted, match="stopped after step 6, saved; go on with --resume"):
             train(corpus, tmp_path / "out", epochs=2, **SMALL)
     train(corpus, tmp_path / "out", epochs=2, resume=True, **SMALL)
@@ -422,6 +453,9 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"preset": "best"}, "there is no preset 'best'"),
         ({"dim": 10, "channels": 3}, "must be a multiple of channels"),
         ({"lr": -1.0}, "lr must be a positive number"),
+        ({"clip": 0.0}, "clip must be a positive number"),
+        ({"leaf_dropout": 1.0}, r"leaf_dropout must be in \[0, 1\)"),
+        ({"objective": "mlm"}, "objective must be one of cross-entropy, contrastive, both"),
         ({"epochs": "3"}, "epochs must be int"),
         ({"candidates": "some"}, "candidates must be one of all, batch"),
         ({"device": "gpu"}, "there is no device 'gpu'"),

@@ -15,11 +15,10 @@ import pytest
 import torch
 from conftest import random_batch, random_functions
 
-from banyan import devices, reference
+from banyan import devices, objective, reference
 from banyan import graph as graphs
-from banyan.config import Config
+from banyan.config import CHOICES, Config
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
 from banyan.reference import Dropout
 from banyan.report import Report
 from banyan.store import Store
@@ -37,6 +36,7 @@ DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 if not ON_GPU:  # the interpreter has no bf16, and goes through large blocks number by number
     output_layer.HALF = torch.float32
     entangling.NUMBERED = passes.BLOCK = 64
+FUNCTIONS = reference.Functions._fields
 LARGE = pytest.mark.skipif(not ON_GPU, reason="large: needs a GPU, the interpreter would take minutes")
 
 
@@ -53,16 +53,32 @@ def on_device(array: np.ndarray, dtype=torch.float32) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(DEVICE, dtype)
 
 
+def linear_functions(rng: np.random.Generator, U: int) -> reference.Functions:
+    shapes = [(U, U) if name in ("comp_l", "comp_r", "decomp_l", "decomp_r") else (U,) for name in FUNCTIONS]
+    return reference.Functions(*(rng.uniform(-1, 1, shape) / U**0.5 for shape in shapes))
+
+
+def with_room(batch: Batch, tokens: int, leaves: int) -> Batch:
+    """The same batch, with room for so many more."""
+    more = {"tokens": tokens, "leaf": tokens, "token": leaves}
+    return batch._replace(**{name: torch.nn.functional.pad(getattr(batch, name), (0, n)) for name, n in more.items()})
+
+
 class Problem:
     """A batch and all weights, in float64 for the reference and in float32 on the device."""
 
-    def __init__(self, seed=0, E=8, U=2, vocab=8, sentences=5, longest=7, rate=0.0, plain=False):
+    def __init__(
+        self, seed=0, E=8, U=2, vocab=8, sentences=5, longest=7, rate=0.0, plain=False,
+        linear=False, leaf_rate=None, structure="induced", room=(0, 0),
+    ):  # fmt: skip
         rng = np.random.default_rng(seed)
         self.tokens, self.offsets = random_batch(rng, sentences, vocab, longest)
         self.embedding = rng.normal(size=(vocab, E)).astype(np.float32).astype(np.float64)
-        self.f = reference.Functions(*(v.astype(np.float32).astype(np.float64) for v in random_functions(rng, U)))
-        self.plain, self.dropout = plain, Dropout(rate, seed=seed, step=3)
-        self.batch = Batch.of(self.tokens, self.offsets, DEVICE, plain)
+        functions = (linear_functions if linear else random_functions)(rng, U)
+        self.f = reference.Functions(*(v.astype(np.float32).astype(np.float64) for v in functions))
+        self.plain, self.structure = plain, structure
+        self.dropout = Dropout(rate, seed=seed, step=3, leaf_rate=leaf_rate)
+        self.batch = with_room(Batch.of(self.tokens, self.offsets, DEVICE, plain), *room)
         self.noise = Noise.of(self.dropout, DEVICE)
         self.functions = tuple(on_device(v).requires_grad_() for v in self.f)
         self.weights = on_device(self.embedding).requires_grad_()
@@ -71,16 +87,18 @@ class Problem:
         key = self.batch.token.new_empty(len(self.batch.token), dtype=torch.int64)
         leaves = trees.dropped_leaves(self.weights.detach(), self.batch, key, self.noise, self.plain)
         gates = vectors.gates_of(self.functions, leaves.shape[1])
-        return trees.induce(self.batch, leaves, gates, self.noise, self.plain)
+        return trees.induce(self.batch, leaves, gates, self.noise, self.plain, structure=self.structure)
 
     def graph(self, **options) -> entangling.DeviceGraph:
-        return entangling.structure(self.batch, self.weights, self.functions, self.noise, self.plain, **options)
+        given = self.batch, self.weights, self.functions, self.noise, self.plain
+        return entangling.structure(*given, structure=self.structure, **options)
 
     def passes(self, graph: entangling.DeviceGraph) -> passes.Passes:
         return passes.Passes(graph, *passes.UpAndDown.apply(graph, self.weights, *self.functions))
 
     def reference_forest(self) -> graphs.Forest:
-        return reference.greedy(self.tokens, self.offsets, self.embedding, self.f, self.dropout, self.plain)
+        given = self.tokens, self.offsets, self.embedding, self.f, self.dropout, self.plain
+        return reference.greedy(*given, structure=self.structure)
 
     def reference_graph(self) -> graphs.Graph:
         forest = self.reference_forest()
@@ -91,6 +109,21 @@ CASES = [
     pytest.param({"seed": seed, "rate": rate, "plain": plain}, id=f"{rate}-{'plain' if plain else 'entangled'}")
     for seed, (rate, plain) in enumerate([(0.0, False), (0.3, False), (0.0, True), (0.3, True)])
 ]
+LINEAR = [
+    pytest.param({"linear": True, "rate": 0.2, **case}, id=f"linear {' '.join(f'{k}={v}' for k, v in case.items())}")
+    for case in (
+        {"seed": 4, "E": 8, "U": 4},
+        {"seed": 5, "E": 48, "U": 16, "plain": True, "leaf_rate": 0.5},
+        {"seed": 6, "E": 16, "U": 2, "leaf_rate": 0.4, "room": (7, 3)},  # several channels in a slab
+        {"seed": 7, "E": 16, "U": 16, "plain": True, "rate": 0.0, "room": (5, 9)},
+        {"seed": 8, "E": 16, "U": 8, "vocab": 2, "sentences": 7, "longest": 4},
+    )
+]
+LEAVES = [
+    pytest.param({"seed": 3, "rate": rate, "leaf_rate": leaf_rate, "plain": plain}, id=f"{leaf_rate} of leaves")
+    for rate, leaf_rate, plain in ((0.0, 0.4, False), (0.3, 0.0, True), (0.2, 0.5, False))
+]
+STRUCTURES = CHOICES["structure"]
 BIG = pytest.param(
     {"seed": 9, "E": 256, "vocab": 300, "sentences": 200, "longest": 60, "rate": 0.1}, id="big", marks=LARGE
 )
@@ -99,20 +132,55 @@ BIG_PLAIN = pytest.param(
     id="big plain",
     marks=LARGE,
 )
+BIG_LINEAR = pytest.param(
+    {
+        "seed": 7, "E": 256, "U": 16, "vocab": 300, "sentences": 200, "longest": 60, "rate": 0.1, "leaf_rate": 0.2,
+        "plain": True, "linear": True, "room": (500, 700),
+    },
+    id="big linear",
+    marks=LARGE,
+)  # fmt: skip
+BIG_SHARED = pytest.param(
+    {"seed": 6, "E": 96, "U": 32, "vocab": 90, "sentences": 90, "longest": 40, "rate": 0.1, "linear": True},
+    id="big linear, entangled",
+    marks=LARGE,
+)
+ALL_BIG = [BIG, BIG_PLAIN, BIG_LINEAR, BIG_SHARED]
 
 
-@pytest.mark.parametrize("case", [*CASES, BIG, BIG_PLAIN])
+def check_trees(problem: Problem) -> None:
+    expected = problem.reference_forest().children
+    ours, T = problem.forest().children.cpu().numpy()[: len(expected)], len(problem.tokens)
+    ours = np.where(ours < T, ours, ours - (len(problem.batch.tokens) - T))  # merges are numbered after the room
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("case", [*CASES, *LINEAR, *LEAVES, *ALL_BIG])
 def test_induction_gives_the_trees_of_the_reference(case):
-    problem = Problem(**{"E": 32, **case})
-    forest = problem.forest()
-    np.testing.assert_array_equal(forest.children.cpu(), problem.reference_forest().children)
+    check_trees(Problem(**{"E": 32, **case}))
 
 
-def test_sentences_too_long_for_registers_are_merged_in_memory(monkeypatch):
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("options", [{}, {"vocab": 2, "plain": True}, {"linear": True, "room": (3, 2)}, {"longest": 1}])
+def test_every_kind_of_structure_is_that_of_the_reference(structure, options):
+    common = {"seed": 3, "E": 16, "sentences": 6, "longest": 12, "rate": 0.2, "structure": structure}
+    problem = Problem(**{**common, **options})
+    check_trees(problem)
+    if "room" not in options:
+        assert canonical(problem.graph().to_numpy()) == canonical(problem.reference_graph())
+
+
+@LARGE
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_every_kind_of_structure_of_large_batches(structure):
+    check_trees(Problem(seed=2, E=64, vocab=90, sentences=150, longest=70, rate=0.1, structure=structure))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("linear", [False, True])
+def test_sentences_too_long_for_registers_are_merged_in_memory(structure, linear, monkeypatch):
     monkeypatch.setattr(trees, "IN_REGISTERS", 16)
-    problem = Problem(seed=5, E=16, sentences=3, longest=40, rate=0.2)
-    forest = problem.forest()
-    np.testing.assert_array_equal(forest.children.cpu(), problem.reference_forest().children)
+    check_trees(Problem(5, E=16, sentences=3, longest=40, rate=0.2, vocab=5, linear=linear, structure=structure))
 
 
 def canonical(graph: graphs.Graph) -> dict:
@@ -130,7 +198,7 @@ def canonical(graph: graphs.Graph) -> dict:
     }
 
 
-@pytest.mark.parametrize("case", [*CASES, BIG, BIG_PLAIN])
+@pytest.mark.parametrize("case", [*CASES, *ALL_BIG[:2]])
 def test_the_graph_is_that_of_the_reference(case):
     problem = Problem(**{"E": 32, **case})
     graph = problem.graph()
@@ -162,7 +230,13 @@ def test_both_passes_and_every_gradient_are_those_of_the_reference(case, slabs, 
     check_passes(Problem(**case), tolerance=2e-5)
 
 
-@pytest.mark.parametrize("case", [BIG, BIG_PLAIN])
+@pytest.mark.parametrize("case", [*LINEAR, *LEAVES])
+def test_linear_functions_and_dropout_of_leaves_too(case, monkeypatch):
+    monkeypatch.setattr(passes, "BLOCK", 16)
+    check_passes(Problem(**case), tolerance=2e-5)
+
+
+@pytest.mark.parametrize("case", ALL_BIG)
 def test_large_batches_too(case):
     check_passes(Problem(**case), tolerance=2e-4)
 
@@ -184,20 +258,32 @@ def check_passes(problem: Problem, tolerance: float) -> None:
     _, expected = reference.loss_and_gradients(
         plain_graph, problem.embedding, problem.f, weight, bias, problem.dropout
     )
-    logits = passes.rebuilt @ on_device(weight).T + on_device(bias)
-    torch.nn.functional.cross_entropy(logits, graph.token.long()).backward()
-    for name, parameter in zip(reference.Functions._fields, problem.functions, strict=True):
+    logits = passes.rebuilt[: plain_graph.n_leaves] @ on_device(weight).T + on_device(bias)
+    torch.nn.functional.cross_entropy(logits, on_device(plain_graph.token, torch.int64)).backward()
+    for name, parameter in zip(FUNCTIONS, problem.functions, strict=True):
         np.testing.assert_allclose(parameter.grad.cpu(), expected[name], atol=tolerance, rtol=tolerance, err_msg=name)
     np.testing.assert_allclose(problem.weights.grad.cpu(), expected["embedding"], atol=tolerance, rtol=tolerance)
 
 
-def test_gradients_from_every_node_up_and_down_reach_the_weights():
+@pytest.mark.parametrize(
+    ("plain", "options"),
+    [
+        (False, {}),
+        (True, {"room": (9, 5)}),
+        (True, {"linear": True}),
+        (False, {"linear": True, "E": 16, "U": 4, "room": (9, 5)}),
+        (True, {"linear": True, "E": 32, "U": 16, "room": (9, 5)}),
+        (False, {"linear": True, "E": 32, "U": 16}),
+    ],
+)
+def test_gradients_from_every_node_up_and_down_reach_the_weights(plain, options):
     """Autograd over the plain torch passes is the judge: the reference has no such objective."""
     from banyan.backends import _torch
 
-    problem = Problem(seed=4, rate=0.2, sentences=7, longest=4, vocab=3)  # some sentences are equal, or inside others
+    # some sentences are equal, or inside others
+    problem = Problem(seed=4, rate=0.2, leaf_rate=0.1, sentences=7, longest=4, vocab=3, plain=plain, **options)
     graph = problem.graph()
-    assert len(set(graph.root.tolist())) < 7
+    assert plain or len(set(graph.root.tolist())) < 7
     passes = problem.passes(graph)
     N, E = int(graph.n_nodes), problem.embedding.shape[1]
     generator = torch.Generator().manual_seed(0)
@@ -206,18 +292,20 @@ def test_gradients_from_every_node_up_and_down_reach_the_weights():
     total = sum((a * b).sum() for a, b in zip(rows, (of_up, of_down), strict=True))
     ours = torch.autograd.grad(total, (problem.weights, *problem.functions))
 
-    plain = graph.to_numpy()
-    leaves = _torch.drop_leaves(problem.weights[graph.token.long()], plain.key[: plain.n_leaves], problem.dropout)
-    up = _torch.up_pass(plain, leaves, problem.functions, problem.dropout)
-    down = _torch.down_pass(plain, up, problem.functions, problem.dropout)
+    numbered = graph.to_numpy()
+    leaves = problem.weights[on_device(numbered.token, torch.int64)]
+    leaves = _torch.drop_leaves(leaves, numbered.key[: numbered.n_leaves], problem.dropout)
+    up = _torch.up_pass(numbered, leaves, problem.functions, problem.dropout)
+    down = _torch.down_pass(numbered, up, problem.functions, problem.dropout)
     theirs = torch.autograd.grad((up * of_up).sum() + (down * of_down).sum(), (problem.weights, *problem.functions))
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
-def test_the_same_batch_gives_the_same_bits():
+@pytest.mark.parametrize("linear", [False, True])
+def test_the_same_batch_gives_the_same_bits(linear):
     def run():
-        problem = Problem(seed=2, rate=0.1, sentences=8)
+        problem = Problem(seed=2, rate=0.1, sentences=8, linear=linear)
         passes = problem.passes(problem.graph())
         (passes.roots.sum() + (passes.rebuilt**2).sum()).backward()
         return [problem.weights.grad, *(f.grad for f in problem.functions)]
@@ -299,7 +387,7 @@ def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, mon
     assert (drawing.tokens is not None) == fits
     rng = np.random.default_rng(1)
     chosen = [rng.permutation(40)[:7] for _ in range(3)]
-    dropouts = [Dropout(0.1, 0, step) for step in (5, 6, 7)]
+    dropouts = [Dropout(0.1, 0, step, leaf_rate=0.3) for step in (5, 6, 7)]
     window = drawing.draw(chosen, dropouts)
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
         tokens, offsets = store.batch(indices)
@@ -310,7 +398,9 @@ def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, mon
         np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
         np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
         assert batch.longest >= np.diff(offsets).max()
-        assert noise.streams[:5].tolist() == Noise.of(dropout, DEVICE).streams[:5].tolist()
+        expected = Noise.of(dropout, DEVICE)
+        assert noise.streams.tolist() == expected.streams.tolist()
+        assert noise[1:] == expected[1:]
     again = drawing.draw(chosen[:2], dropouts[:2], windows.Room(7, 5000, 4000, 64))
     assert again.room == windows.Room(7, 5000, 4000, 64)
 
@@ -327,9 +417,9 @@ def gpu_steps(store, agree=None, **settings):
     steps_before = 0
 
     def dropout(i):
-        return Dropout(0.1, 0, steps_before + i)
+        return Dropout(0.1, 0, steps_before + i, model.config.leaf_dropout)
 
-    loss = lambda graph: reconstruction(model, model(graph))  # noqa: E731
+    loss = lambda graph: objective.loss(model, model(graph))  # noqa: E731
     steps = Steps(model, optimiser, loss, drawing, dropout, 8, agree)
     honest = steps.run
 
@@ -344,7 +434,16 @@ def gpu_steps(store, agree=None, **settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"candidates": "batch"}, {"trees": "plain"}, {"trees": "plain", "candidates": "batch"}]
+    "settings",
+    [
+        {},
+        {"candidates": "batch"},
+        {"trees": "plain"},
+        {"trees": "plain", "candidates": "batch"},
+        {"trees": "plain", "functions": "linear", "objective": "contrastive", "clip": 0.05, "leaf_dropout": 0.3},
+        {"functions": "linear", "structure": "balanced", "objective": "both"},
+    ],
+    ids=lambda settings: " ".join(map(str, settings.values())),
 )
 def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
     rng = np.random.default_rng(2)
@@ -356,11 +455,13 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
     optimiser = devices.adam(model.parameters(), 0.05)
     expected = []
     for step, chosen in enumerate(indices for window in windows for indices in window):
-        dropout = Dropout(0.1, 0, step)
+        dropout = Dropout(0.1, 0, step, model.config.leaf_dropout)
         graph = model.structure(*store.batch(chosen), dropout)
-        loss = reconstruction(model, model(graph, dropout))
+        loss = objective.loss(model, model(graph, dropout))
         optimiser.zero_grad()
         loss.backward()
+        if model.config.clip:
+            assert torch.nn.utils.clip_grad_norm_(model.parameters(), model.config.clip) > model.config.clip
         optimiser.step()
         expected.append((loss.item(), graph.n_nodes))
 
@@ -379,16 +480,17 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
 def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatch):
     """Few bits of hash until the salt changes: the losses are still those of exact structure."""
     window = [np.arange(i, i + 5) for i in range(0, 25 if ON_GPU else 10, 5)]  # five are recorded, two are not
-    expected_losses, expected_nodes = gpu_steps(store)[1].run(window)
+    expected_losses, expected_nodes = gpu_steps(store, clip=0.1)[1].run(window)
     honest = entangling.structure
     salts = []
 
-    def poor(batch, embedding, functions, noise, plain, salt):
+    def poor(batch, embedding, functions, noise, plain, salt, structure):
         salts.append(salt)
-        return honest(batch, embedding, functions, noise, plain, salt, hash_bits=64 if salt else 3)
+        bits = 64 if salt else 3
+        return honest(batch, embedding, functions, noise, plain, salt, hash_bits=bits, structure=structure)
 
     monkeypatch.setattr(entangling, "structure", poor)
-    losses, nodes = gpu_steps(store)[1].run(window)
+    losses, nodes = gpu_steps(store, clip=0.1)[1].run(window)
     assert max(salts) == 1
     assert nodes == expected_nodes
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
@@ -416,7 +518,9 @@ def test_a_collision_in_another_process_voids_the_step_here_too(store):
 def test_the_structure_of_a_batch_is_exact_whatever_the_hashes(store, monkeypatch):
     honest = entangling.structure
     monkeypatch.setattr(
-        entangling, "structure", lambda *given: honest(*given[:5], given[5], hash_bits=64 if given[5] > 1 else 2)
+        entangling,
+        "structure",
+        lambda *given, structure: honest(*given, hash_bits=64 if given[5] > 1 else 2, structure=structure),
     )
     model = small_model("triton")
     batch = store.batch(np.arange(8))
@@ -443,14 +547,22 @@ def test_every_kernel_compiles_for_cards_that_are_not_here():
 # --- Encoding --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("longest", [7, 30])
-def test_roots_are_those_of_the_cpu_whatever_the_batch(longest, monkeypatch):
+@pytest.mark.parametrize(
+    ("structure", "linear", "longest"),
+    [
+        *(("induced", linear, longest) for linear in (False, True) for longest in (7, 30)),
+        ("random", False, 7),
+        ("balanced", True, 7),
+        ("right-branching", False, 30),
+    ],
+)
+def test_roots_are_those_of_the_cpu_whatever_the_batch(structure, linear, longest, monkeypatch):
     monkeypatch.setattr(trees, "IN_REGISTERS", 16)
-    problem = Problem(seed=6, E=16, sentences=6, longest=longest)
+    problem = Problem(seed=6, E=16, U=4, sentences=6, longest=longest, linear=linear)
     embedding = problem.embedding.astype(np.float32)
     expected, got, alone = (np.empty((6, 16), np.float32) for _ in range(3))
-    _numba.Encoder(embedding, problem.f).roots(problem.tokens, problem.offsets, expected)
-    encoder = trees.Encoder(embedding, problem.f, DEVICE)
+    _numba.Encoder(embedding, problem.f, structure).roots(problem.tokens, problem.offsets, expected)
+    encoder = trees.Encoder(embedding, problem.f, DEVICE, structure)
     encoder.roots(problem.tokens, problem.offsets, got)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
     monkeypatch.setattr(trees, "TOKENS", 1)  # one sentence at a time

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from banyan._version import __version__
 
 if TYPE_CHECKING:
+    from banyan.config import Config
     from banyan.encoder import Banyan
     from banyan.report import Report
 
@@ -53,7 +54,7 @@ Siddharth, ICML 2025).
 def model_card(model: Banyan, report: Report, metrics: Path) -> str:
     config = model.config
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_dict().items())
-    message_passing = 7 * config.width
+    message_passing = sum(function.size for function in model.functions)
     output = sum(model.weights[name].size for name in ("out_weight", "out_bias") if name in model.weights)
     return _CARD.format(
         dim=config.dim,
@@ -64,11 +65,11 @@ def model_card(model: Banyan, report: Report, metrics: Path) -> str:
             f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
             f"embedding, {output:,} in the output layer (training only)."
         ),
-        scores=_scores(metrics, config.candidates),
+        scores=_scores(metrics, config),
     )
 
 
-def _scores(metrics: Path, candidates: str) -> str:
+def _scores(metrics: Path, config: Config) -> str:
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     last = next((row for row in reversed(rows) if "finished_epoch" in row), None)
     if last is None:
@@ -79,6 +80,9 @@ def _scores(metrics: Path, candidates: str) -> str:
         "pairs_spearman": "Spearman × 100 on the pair file that was given",
     }
     lines = [f"- {told}: {last[name]:.4f}" for name, told in names.items() if name in last]
-    if candidates == "batch":
-        lines.append("\nA leaf was told apart from the tokens of its own batch, so a loss depends on the batch's size.")
+    told_apart = "A node was told apart from the other nodes" if config.objective != "cross-entropy" else ""
+    if not told_apart and config.candidates == "batch":
+        told_apart = "A leaf was told apart from the tokens"
+    if told_apart:
+        lines.append(f"\n{told_apart} of its own batch, so a loss depends on the batch's size.")
     return f"After epoch {last['finished_epoch']}:\n" + "\n".join(lines)

@@ -447,8 +447,11 @@ _FIRST_OF = {"dim": "model", "pieces": "text", "epochs": "training"}  # Config's
 _SETTINGS = {
     "dim": "E, the dimensions of an embedding",
     "channels": "K, the channels they are seen as; U = E / K",
+    "functions": "what composes and decomposes: 7·U numbers, or the 4·U² + 3·U of Self-StrAE",
     "trees": "plain: every occurrence is a node of its own",
+    "structure": "how trees are made: the closest pair merges; or controls that look at no vector",
     "dropout": "share of values dropped in training",
+    "leaf_dropout": "the same of leaves, if it is to be another",
     "pieces": "how the vocabulary is made",
     "vocab_size": "pieces of the vocabulary",
     "lowercase": "read all text in lower case",
@@ -458,7 +461,10 @@ _SETTINGS = {
     "epochs": "times through the corpus",
     "batch_size": "sentences of a step",
     "lr": "learning rate of Adam",
+    "clip": "the greatest norm of a step's gradient, if there is to be one",
+    "objective": "rebuild the leaves, or know every node again on its way down, or half of both",
     "candidates": "a leaf is told apart from the whole vocabulary, or from the tokens of its batch (cheaper)",
+    "mean_over": "in plain trees, every leaf counts, or every distinct token once",
     "seed": "of everything random",
 }
 

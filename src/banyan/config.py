@@ -27,8 +27,11 @@ class Config:
     # model
     dim: int = 256
     channels: int = 128
+    functions: str = "diagonal"  # Equations 3 and 4; or "linear", the predecessor's Equations 1 and 2
     trees: str = "entangled"  # or "plain": every occurrence is a node of its own
+    structure: str = "induced"  # the closest pair merges; or, to compare with, trees that ask no vector
     dropout: float = 0.1
+    leaf_dropout: float | None = None  # of leaves; None: as of all else
 
     # text
     pieces: str = "bpe"  # how words are cut; or "unigram"
@@ -42,7 +45,10 @@ class Config:
     epochs: int = 15
     batch_size: int = 512
     lr: float = 1e-3
+    clip: float | None = None  # the greatest norm of a step's gradient
+    objective: str = "cross-entropy"  # rebuild the leaves; or "contrastive" over all nodes; or half of "both"
     candidates: str = "all"  # what the output layer chooses from: the vocabulary, or the tokens of the "batch"
+    mean_over: str = "leaves"  # of the cross-entropy; or "tokens": of plain trees too, each distinct token counts once
     seed: int = 0
 
     @property
@@ -64,10 +70,12 @@ class Config:
             raise BanyanError(f"vocab_size must be at least 300 (256 of them stand for bytes), not {self.vocab_size}")
         if self.min_pieces > self.max_pieces:
             raise BanyanError(f"min_pieces ({self.min_pieces}) is larger than max_pieces ({self.max_pieces})")
-        if not 0 <= self.dropout < 1:
-            raise BanyanError(f"dropout must be in [0, 1), not {self.dropout}")
-        if not 0 < self.lr < float("inf"):
-            raise BanyanError(f"lr must be a positive number, not {self.lr}")
+        for name in ("dropout", "leaf_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                raise BanyanError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        for name in ("lr", "clip"):
+            if getattr(self, name) is not None and not 0 < getattr(self, name) < float("inf"):
+                raise BanyanError(f"{name} must be a positive number, not {getattr(self, name)}")
         if not 0 <= self.seed < 2**63:
             raise BanyanError(f"seed must be between 0 and 2**63 - 1, not {self.seed}")
         for name, allowed in CHOICES.items():
@@ -126,14 +134,27 @@ def check_format(head: dict[str, Any], path: str | Path) -> None:
 
 
 CHOICES = {
+    "functions": ("diagonal", "linear"),
     "trees": ("entangled", "plain"),
+    "structure": ("induced", "random", "balanced", "right-branching"),
     "pieces": ("bpe", "unigram"),
+    "objective": ("cross-entropy", "contrastive", "both"),
+    "mean_over": ("leaves", "tokens"),
     "candidates": ("all", "batch"),
 }
 
 DEFAULT_PRESET = "paper"
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
+    "self-strae": {
+        "channels": 16,
+        "functions": "linear",
+        "trees": "plain",
+        "leaf_dropout": 0.2,
+        "objective": "contrastive",
+        "lr": 1e-4,
+        "clip": 1.0,
+    },
 }
 
 

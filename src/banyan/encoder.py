@@ -13,7 +13,7 @@ from banyan import threads
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError
 from banyan.graph import Forest, check_ragged, disentangled, from_merges
-from banyan.reference import Functions
+from banyan.reference import GATES, Functions
 from banyan.tokenizer import Tokenizer, without_surrogates
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Banyan:
         self.weights = weights
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
-        self._encoder = _encoder(self.embedding, self.functions, device)
+        self._encoder = _encoder(self.embedding, self.functions, config.structure, device)
         self._on_gpu = not isinstance(self._encoder, _numba.Encoder)
 
     @classmethod
@@ -180,7 +180,8 @@ class Banyan:
         if len(tokens) == 0:
             return Forest(tokens, offsets, np.empty((0, 2), np.int32))
         tokens, offsets = check_ragged(tokens, offsets)
-        return _numba.induce(tokens, offsets, self.embedding, tokens, self.functions)[0]
+        structure = self.config.structure
+        return _numba.induce(tokens, offsets, self.embedding, tokens, self.functions, structure=structure)[0]
 
     def _tree(self, text: str, tokens: np.ndarray, token_spans: list[tuple[int, int]], forest: Forest) -> Tree:
         from banyan.tree import Tree
@@ -216,39 +217,41 @@ class Banyan:
 
     def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
         """What each leaf, and the bias, adds to the root: names and float64 vectors [n+1, E]."""
-        from banyan.reference import compose, per_channel, sigmoid
+        from banyan.reference import compose, through
 
-        tree = self.parse(text)
+        tree, f = self.parse(text), self.functions
         n = len(tree.pieces)
-        gates = [per_channel(sigmoid(gate), self.dim) for gate in (self.functions.comp_l, self.functions.comp_r)]
-        weight = np.ones((max(2 * n - 1, 0), self.dim))  # of each node in the root
-        for node in range(2 * n - 2, n - 1, -1):
-            for child, gate in zip(tree.children[node - n], gates, strict=True):
-                weight[child] = weight[node] * gate
-        bias = compose(np.zeros(self.dim), np.zeros(self.dim), self.functions) * weight[n:].sum(0)
-        return [*tree.leaves, "bias"], np.vstack([tree.embeddings[:n] * weight[:n], bias])
+        if n == 0:
+            return ["bias"], np.zeros((1, self.dim))
+        parts = {leaf: tree.embeddings[[leaf]].astype(np.float64) for leaf in range(n)}  # of each leaf under a node
+        bias = {leaf: np.zeros(self.dim) for leaf in range(n)}  # the root that leaves of zeros would have
+        for node, (left, right) in enumerate(tree.children.tolist(), n):
+            parts[node] = np.vstack([through(f.comp_l, parts.pop(left)), through(f.comp_r, parts.pop(right))])
+            bias[node] = compose(bias.pop(left), bias.pop(right), f)
+        root = 2 * n - 2
+        return [*tree.leaves, "bias"], np.vstack([parts[root], bias[root]])
 
 
-def _encoder(embedding: np.ndarray, functions: Functions, device: str) -> Any:
+def _encoder(embedding: np.ndarray, functions: Functions, structure: str, device: str) -> Any:
     """What makes roots of tokens, on that device."""
     if device == "cpu":
         from banyan.backends import _numba
 
-        return _numba.Encoder(embedding, functions)
+        return _numba.Encoder(embedding, functions, structure)
     try:
         from banyan import devices
     except ModuleNotFoundError as error:
         if device == "auto":
-            return _encoder(embedding, functions, "cpu")
+            return _encoder(embedding, functions, structure, "cpu")
         raise BanyanError(f"encoding on {device} needs {error.name}: pip install {error.name}") from None
     place = devices.choose(device)
     if devices.has_triton(place):
         from banyan.backends._triton.trees import Encoder
 
-        return Encoder(embedding, functions, place)
+        return Encoder(embedding, functions, place, structure)
     if device not in ("auto", "cpu"):
         raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0 and Triton: say cpu")
-    return _encoder(embedding, functions, "cpu")
+    return _encoder(embedding, functions, structure, "cpu")
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
@@ -261,12 +264,18 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
             weights = {name: file.get_tensor(name).astype(np.float32, copy=False) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
-    expected = {"embedding": (vocab_size, config.dim), **dict.fromkeys(Functions._fields, (config.width,))}
+    expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"
             raise BanyanError(f"{path} does not fit its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
     return weights
+
+
+def _function_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    U = config.width
+    gate = (U, U) if config.functions == "linear" else (U,)
+    return {name: gate if name in GATES else (U,) for name in Functions._fields}
 
 
 def _all_strings(texts: Iterable[Any]) -> list[str]:

@@ -1,4 +1,5 @@
-"""The model to train, in torch: an embedding, seven vectors of width U, an output layer."""
+"""The model to train, in torch: an embedding, the seven functions that all channels share, and an output layer if the
+objective asks for one."""
 
 from __future__ import annotations
 
@@ -46,23 +47,33 @@ class BanyanModel(nn.Module):
         self.config, self._backend = config, backend
         self.precision = "float32"  # of the output layer's matrix products; on a GPU also tf32 or bf16
         E, U = config.dim, config.width
+        gate = (U, U) if config.functions == "linear" else (U,)
         self.embedding = nn.Parameter(torch.empty(vocab_size, E))
-        self.comp_l, self.comp_r, self.comp_b = (nn.Parameter(torch.zeros(U)) for _ in range(3))
-        self.decomp_l, self.decomp_r = (nn.Parameter(torch.zeros(U)) for _ in range(2))
+        self.comp_l, self.comp_r = (nn.Parameter(torch.empty(gate)) for _ in range(2))
+        self.comp_b = nn.Parameter(torch.zeros(U))
+        self.decomp_l, self.decomp_r = (nn.Parameter(torch.empty(gate)) for _ in range(2))
         self.decomp_lb, self.decomp_rb = (nn.Parameter(torch.zeros(U)) for _ in range(2))
-        self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
-        self.out_bias = nn.Parameter(torch.empty(vocab_size))
+        if config.objective != "contrastive":
+            self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
+            self.out_bias = nn.Parameter(torch.empty(vocab_size))
         self.initialise(config.seed)
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
+        """Gates of diagonal functions as the authors do; linear ones, and the output layer, as torch's linear layers:
+        uniform within one over the square root of how many numbers go in."""
         generator = torch.Generator().manual_seed(seed)
+        E, U = self.config.dim, self.config.width
         self.embedding.uniform_(-0.1, 0.1, generator=generator)
-        for gate in (self.comp_l, self.comp_r, self.decomp_l, self.decomp_r):
-            gate.uniform_(0.6, 0.9, generator=generator)
-        bound = self.config.dim**-0.5
-        self.out_weight.uniform_(-bound, bound, generator=generator)
-        self.out_bias.uniform_(-bound, bound, generator=generator)
+        composing, decomposing = (self.comp_l, self.comp_r, self.comp_b), (self.decomp_l, self.decomp_r)
+        if self.config.functions == "linear":
+            _uniform(generator, 2 * U, *composing)
+            _uniform(generator, U, *decomposing, self.decomp_lb, self.decomp_rb)
+        else:
+            for gate in (*composing[:2], *decomposing):
+                gate.uniform_(0.6, 0.9, generator=generator)
+        if self.config.objective != "contrastive":
+            _uniform(generator, E, self.out_weight, self.out_bias)
 
     @property
     def functions(self) -> tuple[nn.Parameter, ...]:
@@ -70,7 +81,7 @@ class BanyanModel(nn.Module):
 
     @property
     def backend(self) -> str:
-        return self._backend or _backend_for(self.embedding.device)
+        return self._backend or _backend_for(self.embedding.device, self.config)
 
     def structure(
         self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT
@@ -91,7 +102,8 @@ class BanyanModel(nn.Module):
         distinct, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
         leaves = _dropped_leaves(self.embedding, distinct, _numba.leaf_keys(distinct, plain), dropout)
         f = _numpy_functions(self.functions)
-        forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain)
+        structure = self.config.structure
+        forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure)
         return self.graph_of(forest)
 
     def structure_of(self, batch: Batch, noise: Noise, salt: int = 0) -> DeviceGraph:
@@ -100,7 +112,8 @@ class BanyanModel(nn.Module):
         from banyan.backends._triton import entangling
 
         plain = self.config.trees == "plain"
-        return entangling.structure(batch, self.embedding, self.functions, noise, plain, salt)
+        structure = self.config.structure
+        return entangling.structure(batch, self.embedding, self.functions, noise, plain, salt, structure=structure)
 
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of trees that are given, by the user or by `structure`."""
@@ -116,8 +129,14 @@ class BanyanModel(nn.Module):
         return Passes(graph, *up_and_down(graph, dropout, self.embedding, *self.functions))
 
 
-def _backend_for(device: torch.device) -> str:
-    if has_triton(device):
+def _uniform(generator: torch.Generator, numbers_in: int, *weights: Tensor) -> None:
+    for weight in weights:
+        weight.uniform_(-(numbers_in**-0.5), numbers_in**-0.5, generator=generator)
+
+
+def _backend_for(device: torch.device, config: Config) -> str:
+    """Our GPU kernels take linear functions of widths that are powers of two."""
+    if has_triton(device) and (config.functions == "diagonal" or config.width & (config.width - 1) == 0):
         return "triton"
     return "numba" if device.type == "cpu" else "torch"
 

@@ -1,4 +1,5 @@
-"""What is learnt: rebuild every leaf, told apart by the output layer from the other tokens."""
+"""What is learnt: to rebuild every leaf, told apart by the output layer from the other tokens; or to know every node
+again on its way down; or half of both."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from banyan.contrastive import contrastive
 from banyan.model import BanyanModel, Passes
 
 if TYPE_CHECKING:
@@ -17,16 +19,53 @@ LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More 
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
+def loss(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
+    """What a step lowers."""
+    if model.config.objective == "cross-entropy":
+        return reconstruction(model, passes)
+    if model.config.objective == "contrastive":
+        return recognition(model, passes)
+    return (recognition(model, passes, inner=True) + reconstruction(model, passes)) / 2
+
+
+def recognition(model: BanyanModel, passes: Passes | DevicePasses, inner: bool = False) -> Tensor:
+    """The contrastive loss over all nodes, or over the inner ones."""
+    if isinstance(passes, Passes):
+        first = passes.graph.n_leaves if inner else 0
+        return contrastive(passes.up[first:], passes.down[first:])
+    from banyan.backends._triton import loss
+
+    up, down = (rows.permute(1, 0, 2).flatten(1) for rows in (passes.up, passes.down))  # of slabs
+    n_nodes, n_leaves = passes.graph.counts[0], passes.graph.counts[3]
+    node = torch.arange(len(up), device=up.device)
+    here = (node < n_nodes) & (node >= n_leaves) if inner else node < n_nodes
+    with loss.products_in(model.precision):
+        if model.precision == "bf16":
+            return contrastive(up, down, here, loss.exponentials)
+        return contrastive(up, down, here)
+
+
 def reconstruction(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
     """Mean cross-entropy of the rebuilt leaves, over the vocabulary or over the batch's own distinct tokens."""
     if not isinstance(passes, Passes):
         return _on_gpu(model, passes)
-    token = torch.from_numpy(passes.graph.token).long()
     device = passes.down.device
-    if model.config.candidates == "all":
-        return cross_entropy(passes.rebuilt, model.out_weight, model.out_bias, token.to(device))
-    candidates, target = (part.to(device) for part in torch.unique(token, return_inverse=True))
-    return cross_entropy(passes.rebuilt, model.out_weight[candidates], model.out_bias[candidates], target)
+    token = torch.from_numpy(passes.graph.token).long().to(device)
+    weight: Tensor = model.out_weight
+    bias: Tensor = model.out_bias
+    target = token
+    if model.config.candidates == "batch":
+        candidates, target = torch.unique(token, return_inverse=True)
+        weight, bias = weight[candidates], bias[candidates]
+    share = _shares(token, len(model.out_bias)) if model.config.mean_over == "tokens" else None
+    return cross_entropy(passes.rebuilt, weight, bias, target, share)
+
+
+def _shares(token: Tensor, vocab_size: int, here: Tensor | None = None) -> Tensor:
+    """Of each leaf, such that each distinct token has the same in all: they add up to 1."""
+    there = torch.ones_like(token, dtype=torch.float32) if here is None else here.float()
+    count = there.new_zeros(vocab_size).index_add_(0, token, there)
+    return there / (count.index_select(0, token).clamp(min=1) * (count > 0).sum())
 
 
 def _on_gpu(model: BanyanModel, passes: DevicePasses) -> Tensor:
@@ -34,23 +73,29 @@ def _on_gpu(model: BanyanModel, passes: DevicePasses) -> Tensor:
 
     graph, rebuilt = passes.graph, passes.rebuilt
     token, count, entangled = graph.token, graph.counts[3:], not graph.plain
-    weight, bias = model.out_weight, model.out_bias
+    weight, bias, share = model.out_weight, model.out_bias, None
+    if graph.plain and model.config.mean_over == "tokens":
+        here = torch.arange(len(token), device=token.device) < count
+        share = _shares(token, len(bias), here)
     if model.config.candidates == "all":
-        return loss.cross_entropy(rebuilt, weight, bias, token, model.precision, count, distinct=entangled)
+        return loss.cross_entropy(rebuilt, weight, bias, token, model.precision, count, entangled, share=share)
     if entangled:  # the candidates are the leaves themselves: no need to ask the device how many there are
         candidates, target = token, torch.arange(len(token), device=token.device)
     else:
         candidates, target = torch.unique(token[: int(count)], return_inverse=True)
-        rebuilt = rebuilt[: len(target)]
+        rebuilt, share = rebuilt[: len(target)], None if share is None else share[: len(target)]
     own_weight, own_bias = weight.index_select(0, candidates), bias.index_select(0, candidates)
     return loss.cross_entropy(
-        rebuilt, own_weight, own_bias, target, model.precision, count, distinct=entangled, limited=entangled
+        rebuilt, own_weight, own_bias, target, model.precision, count, entangled, entangled, share
     )
 
 
-def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
-    """The mean over rows of -log softmax(x @ weight.T + bias)[target], never holding more than LOGITS at a time."""
-    return _CrossEntropy.apply(x, weight, bias, target, torch.is_grad_enabled())
+def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
+    """The mean over rows of -log softmax(x @ weight.T + bias)[target], never holding more than LOGITS at a time.
+
+    share: of each row in the mean; without it, they are equal."""
+    share = x.new_full((len(x),), 1 / len(x)) if share is None else share.to(x.dtype)
+    return _CrossEntropy.apply(x, weight, bias, target, share, torch.is_grad_enabled())
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -62,14 +107,15 @@ class _CrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, with_gradients: bool) -> Tensor:
-        n = len(x)
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, share: Tensor, with_gradients: bool
+    ) -> Tensor:
         safe = bool(x.norm(dim=1).max() * weight.norm(dim=1).max() + bias.abs().max() < LARGEST)
         factor = bias.exp() if safe else torch.ones_like(bias)
         weight_and_factor = weight * factor[:, None]
         losses = torch.empty_like(x[:, 0])
         g_x, g_weight, g_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
-        for block, rows in enumerate(blocks(n, LOGITS // len(weight))):
+        for block, rows in enumerate(blocks(len(x), LOGITS // len(weight))):
             p = torch.mm(x[rows], weight.T, out=_room_for_logits(len(x[rows]), weight))
             highest = torch.zeros_like(losses[rows])
             if not safe:
@@ -79,21 +125,21 @@ class _CrossEntropy(torch.autograd.Function):
             at_target = (x[rows] * weight[target[rows]]).sum(1) + bias[target[rows]]
             losses[rows] = total.log() + highest - at_target
             if with_gradients:
-                share = (total * n).reciprocal()[:, None]
-                torch.mm(p, weight_and_factor, out=g_x[rows]).mul_(share)
-                torch.addmm(g_weight, p.T, x[rows] * share, beta=min(block, 1), out=g_weight)
-                torch.addmv(g_bias, p.T, share.squeeze(1), beta=min(block, 1), out=g_bias)
+                of_total = (share[rows] / total)[:, None]
+                torch.mm(p, weight_and_factor, out=g_x[rows]).mul_(of_total)
+                torch.addmm(g_weight, p.T, x[rows] * of_total, beta=min(block, 1), out=g_weight)
+                torch.addmv(g_bias, p.T, of_total.squeeze(1), beta=min(block, 1), out=g_bias)
         if with_gradients:
-            g_x.sub_(weight[target], alpha=1 / n)
-            g_weight.mul_(factor[:, None]).index_add_(0, target, x, alpha=-1 / n)
-            g_bias.mul_(factor).index_add_(0, target, torch.ones_like(losses), alpha=-1 / n)
+            g_x.addcmul_(weight[target], share[:, None], value=-1)
+            g_weight.mul_(factor[:, None]).index_add_(0, target, x * share[:, None], alpha=-1)
+            g_bias.mul_(factor).index_add_(0, target, share, alpha=-1)
             ctx.save_for_backward(g_x, g_weight, g_bias)
-        return losses.mean()
+        return losses @ share
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         saved = ctx.saved_tensors
-        return *(saved if g == 1 else (g * tensor for tensor in saved)), None, None
+        return *(saved if g == 1 else (g * tensor for tensor in saved)), None, None, None
 
 
 def blocks(n: int, most: int) -> list[slice]:

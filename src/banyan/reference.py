@@ -1,7 +1,7 @@
 """The model as the paper states it, in plain NumPy float64: read it beside the paper.
 
-Algorithm 1 and the per-sentence greedy form, Equations 3 and 4, the mean over parents, the loss, and the
-gradient of every weight. Every fast version in backends/ is tested against this file. Nothing here is fast.
+Algorithm 1 and the per-sentence greedy form, Equations 1 to 4, the mean over parents, the loss, and the gradient of
+every weight. Every fast version in backends/ is tested against this file. Nothing here is fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Bits = TypeVar("Bits", int, np.ndarray)
 
 
 class Functions(NamedTuple):
-    """The seven vectors of width U that all K channels share, 7·U numbers (before the sigmoid where one is used)."""
+    """What all K channels share. Diagonal (Equations 3 and 4): seven vectors [U], four of them gates, before their
+    sigmoid. Linear (Equations 1 and 2, the predecessor's): the gates are matrices [U, U]."""
 
     comp_l: Vector  # Φl
     comp_r: Vector  # Φr
@@ -27,6 +28,9 @@ class Functions(NamedTuple):
     decomp_r: Vector  # Θr
     decomp_lb: Vector  # θl
     decomp_rb: Vector  # θr
+
+
+GATES = ("comp_l", "comp_r", "decomp_l", "decomp_r")  # the others are biases
 
 
 def sigmoid(x: Vector) -> Vector:
@@ -38,21 +42,23 @@ def per_channel(vector: Vector, E: int) -> Vector:
     return np.tile(vector, E // len(vector))
 
 
+def through(gate: Vector, x: Vector) -> Vector:
+    """Each channel of x [..., E] times the sigmoid of a vector, or times a matrix."""
+    if gate.ndim == 1:
+        return x * per_channel(sigmoid(gate), x.shape[-1])
+    return (x.reshape(-1, len(gate)) @ gate).reshape(x.shape)
+
+
 def compose(left: Vector, right: Vector, f: Functions) -> Vector:
-    """Equation 3."""
-    E = left.shape[-1]
-    return (
-        left * per_channel(sigmoid(f.comp_l), E)
-        + right * per_channel(sigmoid(f.comp_r), E)
-        + per_channel(f.comp_b, E)
-    )
+    """Equation 3, or 1."""
+    return through(f.comp_l, left) + through(f.comp_r, right) + per_channel(f.comp_b, left.shape[-1])
 
 
 def decompose(parent: Vector, f: Functions) -> tuple[Vector, Vector]:
-    """Equation 4."""
+    """Equation 4, or 2."""
     E = parent.shape[-1]
-    left = parent * per_channel(sigmoid(f.decomp_l), E) + per_channel(f.decomp_lb, E)
-    right = parent * per_channel(sigmoid(f.decomp_r), E) + per_channel(f.decomp_rb, E)
+    left = through(f.decomp_l, parent) + per_channel(f.decomp_lb, E)
+    right = through(f.decomp_r, parent) + per_channel(f.decomp_rb, E)
     return left, right
 
 
@@ -93,12 +99,17 @@ class Dropout(NamedTuple):
     rate: float
     seed: int = 0
     step: int = 0
+    leaf_rate: float | None = None  # the rate of leaves; None: as everywhere
+
+    def rate_at(self, place: int) -> float:
+        return self.leaf_rate if place == LEAF and self.leaf_rate is not None else self.rate
 
     def stream(self, place: int) -> int:
         return mix(mix(mix(self.seed) + self.step & _64) + place & _64)
 
     def mask(self, place: int, key: int, E: int) -> Vector:
         """0 where dropped, 1/(1-rate) where kept."""
+        rate = self.rate_at(place)
         state = mix(key ^ self.stream(place))
         low, high = state & _32, state >> 32 | 1
         kept = np.empty(E)
@@ -106,14 +117,36 @@ class Dropout(NamedTuple):
             x = low + j * high & _32  # then the finaliser of Murmur3
             x = (x ^ x >> 16) * 0x85EBCA6B & _32
             x = (x ^ x >> 13) * 0xC2B2AE35 & _32
-            kept[j] = (x ^ x >> 16) >= int(self.rate * 2**32)
-        return kept / (1 - self.rate)
+            kept[j] = (x ^ x >> 16) >= int(rate * 2**32)
+        return kept / (1 - rate)
 
 
 NO_DROPOUT = Dropout(0.0)
 
 
 # --- Structure -------------------------------------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """A node of a frontier."""
+
+    node: int
+    key: int
+    vector: Vector
+    first: int  # its tokens in the batch
+    last: int
+
+
+def score(a: Span, b: Span, structure: str) -> float:
+    """The neighbours that score highest merge. All but "induced" ask no vector."""
+    if structure == "induced":
+        return similarity(a.vector, b.vector, a.key == b.key)
+    if structure == "random":
+        return node_key(a.key, b.key) >> 33  # the same wherever the span occurs
+    if structure == "balanced":
+        return a.first - b.last  # the fewest tokens first
+    assert structure == "right-branching", structure
+    return a.first
 
 
 def greedy(
@@ -123,34 +156,29 @@ def greedy(
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
     plain: bool = False,
+    structure: str = "induced",
 ) -> Forest:
-    """Per sentence, again and again, the most similar adjacent pair merges; among equals the leftmost.
-
-    In plain trees each occurrence has a dropout mask of its own.
+    """Per sentence, again and again, the most similar adjacent pair (or what else `structure` wants) merges; among
+    equals the leftmost. In plain trees each occurrence has a dropout mask of its own.
     """
 
-    def mask(place: int, key: int, occurrence: int) -> Vector:
-        return dropout.mask(place, occurrence_key(key, occurrence) if plain else key, E)
+    def dropped(vector: Vector, place: int, key: int, occurrence: int) -> Vector:
+        return vector * dropout.mask(place, occurrence_key(key, occurrence) if plain else key, len(vector))
 
-    E = embedding.shape[1]
     T = len(tokens)
     children: list[tuple[int, int]] = []
     for start, end in pairwise(offsets):
-        frontier = []  # (node, key, vector)
+        frontier = []
         for i in range(start, end):
             key = leaf_key(int(tokens[i]))
-            frontier.append((i, key, embedding[tokens[i]] * mask(LEAF, key, i)))
+            frontier.append(Span(i, key, dropped(embedding[tokens[i]], LEAF, key, i), i, i + 1))
         while len(frontier) > 1:
-            scores = [
-                similarity(a, b, key_a == key_b)
-                for (_, key_a, a), (_, key_b, b) in pairwise(frontier)
-            ]
-            i = int(np.argmax(scores))  # the first of equals
-            (left, left_key, a), (right, right_key, b) = frontier[i : i + 2]
-            key = node_key(left_key, right_key)
-            parent = compose(a, b, f) * mask(NODE, key, T + len(children))
-            frontier[i : i + 2] = [(T + len(children), key, parent)]
-            children.append((left, right))
+            i = int(np.argmax([score(a, b, structure) for a, b in pairwise(frontier)]))  # the first of equals
+            a, b = frontier[i : i + 2]
+            node, key = T + len(children), node_key(a.key, b.key)
+            parent = dropped(compose(a.vector, b.vector, f), NODE, key, node)
+            frontier[i : i + 2] = [Span(node, key, parent, a.first, b.last)]
+            children.append((a.node, b.node))
     return Forest(tokens, offsets, np.array(children, np.int32).reshape(-1, 2))
 
 
@@ -246,6 +274,16 @@ def cross_entropy(rebuilt: Vector, target: np.ndarray, weight: Vector, bias: Vec
     return -log_p[rows, target].mean(), g_logits / len(target)
 
 
+def back_through(gate: Vector, x: Vector, g: Vector) -> tuple[Vector, Vector, Vector]:
+    """From the gradient g by `through(gate, x) + bias` [E], those by x, by the gate and by the bias."""
+    U = len(gate)
+    x_k, g_k = x.reshape(-1, U), g.reshape(-1, U)  # one row per channel
+    if gate.ndim == 1:
+        s = sigmoid(gate)
+        return through(gate, g), (g_k * x_k).sum(0) * s * (1 - s), g_k.sum(0)
+    return through(gate.T, g), x_k.T @ g_k, g_k.sum(0)
+
+
 def loss_and_gradients(
     graph: Graph,
     embedding: Vector,
@@ -260,32 +298,27 @@ def loss_and_gradients(
     down = down_pass(graph, up, f, dropout)
     loss, g_logits = cross_entropy(down[:L], graph.token, weight, bias)
 
-    gate = {name: per_channel(sigmoid(getattr(f, name)), E) for name in f._fields}
-    g = {name: np.zeros(E) for name in f._fields}
+    gradients = {name: np.zeros_like(value) for name, value in f._asdict().items()}
     g_down, g_up = np.zeros_like(down), np.zeros_like(up)
     g_down[:L] = g_logits @ weight
     for node in range(L, graph.n_nodes):  # back up along the messages
         for child, side, place in zip(graph.children[node - L], "lr", (LEFT_MESSAGE, RIGHT_MESSAGE), strict=True):
             g_message = g_down[child] / graph.messages[child] * dropout.mask(place, int(graph.key[node]), E)
-            g[f"decomp_{side}"] += g_message * down[node]
-            g[f"decomp_{side}b"] += g_message
-            g_down[node] += g_message * gate[f"decomp_{side}"]
+            gate = f"decomp_{side}"
+            g_parent, g_gate, g_bias = back_through(getattr(f, gate), down[node], g_message)
+            gradients[gate] += g_gate
+            gradients[gate + "b"] += g_bias
+            g_down[node] += g_parent
     roots = graph.messages == 0
     g_up[roots] = g_down[roots]
     for node in reversed(range(L, graph.n_nodes)):  # back down along the compositions
-        left, right = graph.children[node - L]
         g_sum = g_up[node] * dropout.mask(NODE, int(graph.key[node]), E)
-        g["comp_l"] += g_sum * up[left]
-        g["comp_r"] += g_sum * up[right]
-        g["comp_b"] += g_sum
-        g_up[left] += g_sum * gate["comp_l"]
-        g_up[right] += g_sum * gate["comp_r"]
+        for child, gate in zip(graph.children[node - L], ("comp_l", "comp_r"), strict=True):
+            g_child, g_gate, g_bias = back_through(getattr(f, gate), up[child], g_sum)
+            gradients[gate] += g_gate
+            g_up[child] += g_child
+        gradients["comp_b"] += g_bias  # once: left and right share it
 
-    U = len(f.comp_l)
-    gradients = {name: value.reshape(-1, U).sum(0) for name, value in g.items()}
-    for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):  # through the sigmoid
-        s = sigmoid(getattr(f, name))
-        gradients[name] *= s * (1 - s)
     gradients["embedding"] = np.zeros_like(embedding)
     for leaf, token in enumerate(graph.token):
         gradients["embedding"][token] += g_up[leaf] * dropout.mask(LEAF, int(graph.key[leaf]), E)

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from banyan import card, checkpoint, devices, files, plots
+from banyan import card, checkpoint, devices, files, objective, plots
 from banyan.checkpoint import Progress
 from banyan.config import Config
 from banyan.corpus import Corpus, Shard
@@ -38,7 +38,6 @@ from banyan.encoder import TOKENIZER, WEIGHTS, Banyan, load_weights
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs, read_pairs, spearman
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
 from banyan.reference import NO_DROPOUT, Dropout
 from banyan.report import Report
 from banyan.runfolder import CARD, LOSS, METRICS, Given, RunFolder
@@ -170,7 +169,7 @@ class _Loss(nn.Module):
         self.model = model
 
     def forward(self, graph: Any, dropout: Dropout) -> Tensor:
-        return reconstruction(self.model, self.model(graph, dropout))
+        return objective.loss(self.model, self.model(graph, dropout))
 
 
 class Run:
@@ -316,7 +315,8 @@ class Run:
 
     def _dropout(self, i: int) -> Dropout:
         """Of the i-th step from now."""
-        return Dropout(self.config.dropout, self.config.seed, self.progress.step + i)
+        config = self.config
+        return Dropout(config.dropout, config.seed, self.progress.step + i, config.leaf_dropout)
 
     def _graphs(self, part: Part, chosen: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> Iterator[Any]:
         """The graph of each of these batches of a part, made when its turn comes: it depends on the weights."""
@@ -328,6 +328,8 @@ class Run:
         loss = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.optimiser.step()
         return loss.detach()
 
@@ -390,7 +392,7 @@ class Run:
         size = self.config.batch_size
         chosen = [np.arange(start, min(start + size, len(part))) for start in range(0, len(part), size)]
         graphs = self._graphs(part, chosen, [NO_DROPOUT] * len(chosen))
-        return float(np.mean(_fetched([reconstruction(self.model, self.model(graph)) for graph in graphs])))
+        return float(np.mean(_fetched([objective.loss(self.model, self.model(graph)) for graph in graphs])))
 
     def _log(self, metrics: dict[str, Any], board: Any) -> None:
         if self.metrics is None:

@@ -1,8 +1,11 @@
 """The CPU kernels: what reference.py says, for any number of threads with the same bits.
 
 Each kernel is a plain loop that releases the interpreter lock; parallelism is over sentences (induction) or over
-columns (both passes: Equations 3 and 4 never mix columns), through banyan.threads. Sums may be reassociated for
-SIMD, so their order is fixed by the compiled code; nothing assumes NaN or infinity away.
+columns (both passes: no equation mixes channels), through banyan.threads. Sums may be reassociated for SIMD, so
+their order is fixed by the compiled code; nothing assumes NaN or infinity away.
+
+Diagonal and linear functions share all kernels: a gate is a vector or a matrix, and where a kernel asks an argument
+for its `ndim`, Numba compiles only the branch that is taken.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import numpy as np
 from numba import njit
 
 from banyan import threads
+from banyan.config import CHOICES
 from banyan.graph import Forest, Graph, runs_of_sentences
 from banyan.reference import (
+    GATES,
     LEAF,
     LEFT_MESSAGE,
     NO_DROPOUT,
@@ -31,14 +36,17 @@ COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend o
 kernel = njit(cache=True, nogil=True, error_model="numpy")
 inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 summing = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+step = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}, forceinline=True)
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 OCCURRENCE = np.uint64(0xD1342543DE82EF95)
 GONE = np.int64(-(2**63))  # ranks below every pair
+INDUCED, RANDOM, BALANCED = range(3)  # as in CHOICES; then comes right-branching
 
 
 class Gates(NamedTuple):
-    """The seven vectors as the kernels use them: sigmoids taken, repeated over the channels [E]."""
+    """The functions as the kernels use them. Biases are repeated over the channels [E]; so are diagonal gates, their
+    sigmoids taken; a linear gate is its matrix [U, U]."""
 
     comp_l: np.ndarray
     comp_r: np.ndarray
@@ -49,25 +57,38 @@ class Gates(NamedTuple):
     decomp_rb: np.ndarray
 
     @classmethod
-    def of(cls, f: Functions, E: int) -> Gates:
-        biases = ("comp_b", "decomp_lb", "decomp_rb")
-        return cls(*(per_channel(v if n in biases else sigmoid(v), E) for n, v in f._asdict().items()))
+    def of(cls, f: Functions, E: int, dtype: np.dtype) -> Gates:
+        def as_used(name: str, value: np.ndarray) -> np.ndarray:
+            if value.ndim == 2:
+                return value
+            return per_channel(sigmoid(value) if name in GATES else value, E)
+
+        return cls(*(np.ascontiguousarray(as_used(*item), dtype) for item in f._asdict().items()))
+
+
+class Mask(NamedTuple):
+    """Dropout at one place."""
+
+    threshold: np.uint32  # 0: none
+    scale: float
+    stream: np.uint64
 
 
 class Noise(NamedTuple):
     """A Dropout as the kernels use it."""
 
-    threshold: np.uint32  # 0: no dropout
-    scale: float
-    leaf: np.uint64
-    node: np.uint64
-    left: np.uint64
-    right: np.uint64
+    leaf: Mask
+    node: Mask
+    left: Mask
+    right: Mask
 
     @classmethod
     def of(cls, dropout: Dropout) -> Noise:
-        streams = (np.uint64(dropout.stream(place)) for place in (LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE))
-        return cls(np.uint32(int(dropout.rate * 2**32)), 1 / (1 - dropout.rate), *streams)
+        def at(place: int) -> Mask:
+            rate = dropout.rate_at(place)
+            return Mask(np.uint32(int(rate * 2**32)), 1 / (1 - rate), np.uint64(dropout.stream(place)))
+
+        return cls(at(LEAF), at(NODE), at(LEFT_MESSAGE), at(RIGHT_MESSAGE))
 
 
 # --- Keys and masks --------------------------------------------------------------------------------------------------
@@ -96,27 +117,27 @@ def _occurrence_key(key, occurrence):
 
 
 @kernel
-def _drop(rows, i, first, last, key, stream, noise):
+def _drop(rows, i, first, last, key, mask):
     """Apply in place to rows[i, first:last] the mask of those columns. (Rows are named by number in all the inner
     loops: a view of a row costs more than the loop over it.)"""
-    if noise.threshold == 0:
+    if mask.threshold == 0:
         return
-    state = _mix(key ^ stream)
+    state = _mix(key ^ mask.stream)
     low, high = np.uint32(state), np.uint32(state >> np.uint64(32)) | np.uint32(1)
-    zero, scale = rows.dtype.type(0), rows.dtype.type(noise.scale)
+    zero, scale = rows.dtype.type(0), rows.dtype.type(mask.scale)
     for j in range(first, last):
         x = np.uint32(low + np.uint32(np.uint32(j) * high))
         x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B))
         x = np.uint32((x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35))
         x = x ^ (x >> np.uint32(16))
-        rows[i, j] = rows[i, j] * scale if x >= noise.threshold else zero
+        rows[i, j] = rows[i, j] * scale if x >= mask.threshold else zero
 
 
 @kernel
 def drop_leaves(leaves, keys, noise):
     """Dropout on the leaves, in place."""
     for i in range(len(leaves)):
-        _drop(leaves, i, 0, leaves.shape[1], keys[i], noise.leaf, noise)
+        _drop(leaves, i, 0, leaves.shape[1], keys[i], noise.leaf)
 
 
 @kernel
@@ -128,6 +149,62 @@ def leaf_keys(tokens, plain):
         if plain:
             keys[i] = _occurrence_key(keys[i], i)
     return keys
+
+
+# --- Equations 1 to 4 and their gradients, one row's columns first..last --------------------------------------------
+
+
+@step
+def _add_product(out, o, rows, i, matrix, first, last):
+    """Add to out[o] each channel of rows[i] times a matrix. Channels take turns, so that no sum waits for its last."""
+    U = np.uint64(len(matrix))
+    for u in range(U):
+        for channel in range(first // U, last // U):
+            x = rows[i, channel * U + u]
+            for v in range(U):
+                out[o, channel * U + v] += x * matrix[u, v]
+
+
+@step
+def _compose(rows, parent, left, right, comp_l, comp_r, bias, first, last):
+    if comp_l.ndim == 1:
+        for j in range(first, last):
+            rows[parent, j] = rows[left, j] * comp_l[j] + rows[right, j] * comp_r[j] + bias[j]
+    else:
+        for j in range(first, last):
+            rows[parent, j] = bias[j]
+        _add_product(rows, parent, rows, left, comp_l, first, last)
+        _add_product(rows, parent, rows, right, comp_r, first, last)
+
+
+@step
+def _decompose(message, down, parent, gate, bias, first, last):
+    if gate.ndim == 1:
+        for j in range(first, last):
+            message[0, j] = down[parent, j] * gate[j] + bias[j]
+    else:
+        for j in range(first, last):
+            message[0, j] = bias[j]
+        _add_product(message, 0, down, parent, gate, first, last)
+
+
+@step
+def _back_through(gate, rows, i, g, g_gate, g_rows, first, last):
+    """From the gradient g by rows[i] times a gate, add those by the gate and by rows[i]. For a matrix g_gate has a
+    matrix of sums per channel, one below another [E, U]: no two jobs share a sum."""
+    if gate.ndim == 1:
+        for j in range(first, last):
+            g_gate[j] += g[0, j] * rows[i, j]
+            g_rows[i, j] += g[0, j] * gate[j]
+    else:
+        U = np.uint64(len(gate))
+        for channel in range(first // U, last // U):
+            for u in range(U):
+                x, total = rows[i, channel * U + u], rows.dtype.type(0)
+                for v in range(U):
+                    g_gate[channel * U + u, v] += g[0, channel * U + v] * x
+                    total += g[0, channel * U + v] * gate[u, v]
+                g_rows[i, channel * U + u] += total
 
 
 # --- Induction: greedy() of reference.py, O(n·E + n·√n) a sentence -------------------------------------------------
@@ -164,9 +241,17 @@ def _cosine(dot, norm_a, norm_b, same):
 
 
 @inlined
-def _rank(similarity):
-    """A whole number in the same order: the search below is then a chain of integer comparisons without branches."""
-    return np.int64(similarity * 2.0**61)
+def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
+    """score() of two neighbours over the tokens first..last, as a whole number in the same order: the search below
+    is then a chain of integer comparisons without branches."""
+    rank = np.int64(first)  # right-branching
+    if structure == INDUCED:
+        rank = np.int64(_cosine(dot, norm_a, norm_b, key_a == key_b) * 2.0**61)
+    elif structure == RANDOM:
+        rank = np.int64(_node_key(key_a, key_b) >> np.uint64(33))
+    elif structure == BALANCED:
+        rank = np.int64(first) - np.int64(last)
+    return rank
 
 
 @kernel
@@ -191,14 +276,20 @@ def _best_pair(best, best_at, blocks):
 
 
 @summing
-def _merge(rows, a, b, left, right, gates):
+def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
     """rows[a] becomes the parent of rows[a] and rows[b]. One sweep also gives its norm and its products with its new
-    neighbours, rows[left] and rows[right]."""
+    neighbours, rows[left] and rows[right]. The last row is spare."""
     square = rows.dtype.type(0)
     with_left = rows.dtype.type(0)
     with_right = rows.dtype.type(0)
+    spare = len(rows) - 1
+    if comp_l.ndim == 2:
+        _compose(rows, spare, a, b, comp_l, comp_r, bias, np.uint64(0), np.uint64(rows.shape[1]))
     for j in range(rows.shape[1]):
-        parent = rows[a, j] * gates.comp_l[j] + rows[b, j] * gates.comp_r[j] + gates.comp_b[j]
+        if comp_l.ndim == 2:
+            parent = rows[spare, j]
+        else:
+            parent = rows[a, j] * comp_l[j] + rows[b, j] * comp_r[j] + bias[j]
         rows[a, j] = parent
         square += parent * parent
         with_left += rows[left, j] * parent
@@ -207,16 +298,19 @@ def _merge(rows, a, b, left, right, gates):
 
 
 @kernel
-def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, plain, children, similarity, space):
-    """Merge sentence first..last in space.work [n, E], where a parent takes its left child's place and the root ends
-    in row 0; `children` and `similarity` are written from row 0 on.
+def _induce_sentence(
+    tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure, children, similarity, space
+):
+    """Merge sentence first..last in space.work, where a parent takes its left child's place and the root ends in
+    row 0; `children` and `similarity` are written from row 0 on.
 
-    A merge changes only two similarities. They are ranked in blocks of about √n (and at least 64), each of which
+    A merge changes only two scores. They are ranked in blocks of about √n (and at least 64), each of which
     knows its best, so that the next pair is found in O(√n).
     """
     n, E = last - first, leaves.shape[1]
     work, norm, key, rank, node = space.work, space.norm, space.key, space.rank, space.node
     after, before, best, best_at = space.after, space.before, space.best, space.best_at
+    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # a field taken in a loop is counted each time
     shift = 6  # blocks of 1 << shift
     while n >> (2 * shift) > 0:
         shift += 1
@@ -230,7 +324,8 @@ def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, 
         node[i] = first + i
         after[i], before[i] = i + 1, i - 1
     for i in range(n - 1):
-        rank[i] = _rank(_cosine(_dot(work, i, i + 1), norm[i], norm[i + 1], key[i] == key[i + 1]))
+        dot = _dot(work, i, i + 1)
+        rank[i] = _rank(structure, dot, norm[i], norm[i + 1], key[i], key[i + 1], i, i + 2)
     rank[n - 1] = GONE
     for block in range(blocks):
         _best_of_block(rank, block, shift, n, best, best_at)
@@ -244,18 +339,18 @@ def _induce_sentence(tokens, first, last, merge_id, leaves, rows, gates, noise, 
         node[i] = merge_id + k
         key[i] = _node_key(key[i], key[j])
         left, right = m if m >= 0 else j, r if r < n else j  # where there is no neighbour, any row but i
-        norm[i], with_left, with_right = _merge(work, i, j, left, right, gates)
-        if noise.threshold > 0:
-            _drop(work, i, 0, E, _occurrence_key(key[i], node[i]) if plain else key[i], noise.node, noise)
+        norm[i], with_left, with_right = _merge(work, i, j, left, right, comp_l, comp_r, bias)
+        if noise.node.threshold > 0:
+            _drop(work, i, 0, E, _occurrence_key(key[i], node[i]) if plain else key[i], noise.node)
             norm[i], with_left, with_right = np.sqrt(_dot(work, i, i)), _dot(work, left, i), _dot(work, right, i)
         after[i] = r
         rank[i] = rank[j] = GONE
         of_m, of_i, of_j = m >> shift, i >> shift, j >> shift
         if r < n:
             before[r] = i
-            rank[i] = _rank(_cosine(with_right, norm[i], norm[r], key[i] == key[r]))
+            rank[i] = _rank(structure, with_right, norm[i], norm[r], key[i], key[r], i, after[r])
         if m >= 0:
-            rank[m] = _rank(_cosine(with_left, norm[m], norm[i], key[m] == key[i]))
+            rank[m] = _rank(structure, with_left, norm[m], norm[i], key[m], key[i], m, r)
             if of_m != of_i:
                 _best_of_block(rank, of_m, shift, n, best, best_at)
         _best_of_block(rank, of_i, shift, n, best, best_at)
@@ -267,19 +362,21 @@ class Space(NamedTuple):
     """Room to work in for sentences of up to n tokens."""
 
     leaf_norms: np.ndarray  # [L], of all leaves
-    work: np.ndarray  # [n, E], the frontier's vectors
+    work: np.ndarray  # [n+1, E], the frontier's vectors and a spare row
     norm: np.ndarray
     key: np.ndarray
     node: np.ndarray
     after: np.ndarray  # the neighbours in the frontier
     before: np.ndarray
-    rank: np.ndarray  # of the similarity with the right neighbour
+    rank: np.ndarray  # of the score with the right neighbour
     best: np.ndarray  # of each block of ranks, the highest
     best_at: np.ndarray  # and where it stands
 
 
 @kernel
-def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, start, end, children, similarity, roots):
+def _induce(
+    tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, structure, start, end, children, similarity, roots
+):
     """Sentences start..end of the batch. `children`, `similarity` and `roots` are of the whole batch, each either
     whole or, when nobody wants it, empty."""
     n = 1
@@ -287,7 +384,7 @@ def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, star
         n = max(n, offsets[b + 1] - offsets[b])
     space = Space(
         leaf_norms,
-        np.empty((n, leaves.shape[1]), leaves.dtype),
+        np.empty((n + 1, leaves.shape[1]), leaves.dtype),
         np.empty(n, leaves.dtype),
         np.empty(n, np.uint64),
         np.empty(n, np.int32),
@@ -304,7 +401,8 @@ def _induce(tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, star
         own_similarity = similarity[first - b : last - b - 1] if len(similarity) else spare[1]
         merge_id = len(tokens) + first - b
         _induce_sentence(
-            tokens, first, last, merge_id, leaves, rows, gates, noise, plain, own_children, own_similarity, space
+            tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure,
+            own_children, own_similarity, space,
         )
         if len(roots):
             roots[b] = space.work[0]
@@ -318,34 +416,36 @@ def induce(
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
     plain: bool = False,
+    structure: str = "induced",
 ) -> tuple[Forest, np.ndarray]:
-    """The induced trees of a batch and the similarity at each merge. The vector of position i is leaves[rows[i]],
-    already dropped out."""
+    """The trees of a batch and, where they are induced, the similarity at each merge. The vector of position i is
+    leaves[rows[i]], already dropped out."""
     T, B = len(tokens), len(offsets) - 1
     children, similarity = np.empty((T - B, 2), np.int32), np.empty(T - B, leaves.dtype)
-    gates, noise = _as(leaves.dtype, Gates.of(f, leaves.shape[1])), Noise.of(dropout)
-    fixed = (tokens, offsets, leaves, rows, norms(leaves), gates, noise, plain)
+    gates, noise = Gates.of(f, leaves.shape[1], leaves.dtype), Noise.of(dropout)
+    fixed = (tokens, offsets, leaves, rows, norms(leaves), gates, noise, plain, _code(structure))
     nothing = np.empty((0, leaves.shape[1]), leaves.dtype)
     jobs = [(*fixed, s, e, children, similarity, nothing) for s, e in runs_of_sentences(offsets, 2048)]
     threads.run(_induce, jobs)
     return Forest(tokens, offsets, children), similarity
 
 
-def _as(dtype: np.dtype, gates: Gates) -> Gates:
-    return Gates(*(np.ascontiguousarray(gate, dtype) for gate in gates))
+def _code(structure: str) -> int:
+    return CHOICES["structure"].index(structure)
 
 
 class Encoder:
     """Roots of batches of sentences, and nothing else: what inference needs."""
 
-    def __init__(self, embedding: np.ndarray, f: Functions) -> None:
+    def __init__(self, embedding: np.ndarray, f: Functions, structure: str = "induced") -> None:
         self.embedding = embedding
-        self.gates = _as(embedding.dtype, Gates.of(f, embedding.shape[1]))
+        self.gates = Gates.of(f, embedding.shape[1], embedding.dtype)
+        self.structure = _code(structure)
         self.norms = norms(embedding)
         self.noise = Noise.of(NO_DROPOUT)
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False)
+        fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure)
         nothing = (np.empty((0, 2), np.int32), np.empty(0, out.dtype))
         threads.run(_induce, [(*fixed, s, e, *nothing, out) for s, e in runs_of_sentences(offsets, 8192)], n_threads)
 
@@ -433,33 +533,33 @@ def by_height(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, ...
     return _renumber(T, children, _occurrence_keys(tokens, children), np.arange(T + M, dtype=np.int32))
 
 
-# --- Both passes and their gradients, columns first..first+COLUMNS ---------------------------------------------------
+# --- Both passes and their gradients, columns first..last ------------------------------------------------------------
 
 
 @summing
 def _up(children, key, up, gates, noise, first, last):
-    """Equation 3 from the leaves (already there) up."""
+    """From the leaves (already there) up."""
     L = len(up) - len(children)
+    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b
     for m in range(len(children)):
         left, right = children[m, 0], children[m, 1]
-        for j in range(first, last):
-            up[L + m, j] = up[left, j] * gates.comp_l[j] + up[right, j] * gates.comp_r[j] + gates.comp_b[j]
-        _drop(up, L + m, first, last, key[L + m], noise.node, noise)
+        _compose(up, L + m, left, right, comp_l, comp_r, bias, first, last)
+        _drop(up, L + m, first, last, key[L + m], noise.node)
 
 
 @summing
-def _send(down, parent, child, message, gate, bias, first, last, key, stream, noise):
-    for j in range(first, last):
-        message[0, j] = down[parent, j] * gate[j] + bias[j]
-    _drop(message, 0, first, last, key, stream, noise)
+def _send(down, parent, child, message, gate, bias, first, last, key, mask):
+    _decompose(message, down, parent, gate, bias, first, last)
+    _drop(message, 0, first, last, key, mask)
     for j in range(first, last):
         down[child, j] += message[0, j]
 
 
 @summing
 def _down(children, key, messages, up, down, gates, noise, first, last):
-    """Equation 4 from the roots down; a node takes the mean of its messages."""
+    """From the roots down; a node takes the mean of its messages."""
     L = len(up) - len(children)
+    to_left, bias_left, to_right, bias_right = gates.decomp_l, gates.decomp_lb, gates.decomp_r, gates.decomp_rb
     message = np.empty((1, last), up.dtype)
     for n in range(len(up)):
         for j in range(first, last):
@@ -474,21 +574,20 @@ def _down(children, key, messages, up, down, gates, noise, first, last):
                 down[n, j] *= share
         if n >= L:
             left, right = children[n - L, 0], children[n - L, 1]
-            _send(down, n, left, message, gates.decomp_l, gates.decomp_lb, first, last, key[n], noise.left, noise)
-            _send(down, n, right, message, gates.decomp_r, gates.decomp_rb, first, last, key[n], noise.right, noise)
+            _send(down, n, left, message, to_left, bias_left, first, last, key[n], noise.left)
+            _send(down, n, right, message, to_right, bias_right, first, last, key[n], noise.right)
 
 
 @summing
-def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, first, last, key, stream, noise):
+def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, first, last, key, mask):
     """The gradient of one message, back to its parent."""
     share = down.dtype.type(1) / down.dtype.type(messages)
     for j in range(first, last):
         g[0, j] = g_down[child, j] * share
-    _drop(g, 0, first, last, key, stream, noise)
+    _drop(g, 0, first, last, key, mask)
     for j in range(first, last):
-        g_gate[j] += g[0, j] * down[parent, j]
         g_bias[j] += g[0, j]
-        g_down[parent, j] += g[0, j] * gate[j]
+    _back_through(gate, down, parent, g, g_gate, g_down, first, last)
 
 
 @summing
@@ -500,10 +599,10 @@ def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, n
     s = g_gates
     for m in range(len(children)):
         n, left, right = L + m, children[m, 0], children[m, 1]
-        gate, count, stream = gates.decomp_l, messages[left], noise.left
-        _return(g_down, down, n, left, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], stream, noise)
-        gate, count, stream = gates.decomp_r, messages[right], noise.right
-        _return(g_down, down, n, right, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], stream, noise)
+        gate, count = gates.decomp_l, messages[left]
+        _return(g_down, down, n, left, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], noise.left)
+        gate, count = gates.decomp_r, messages[right]
+        _return(g_down, down, n, right, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], noise.right)
     for n in range(len(up)):
         if messages[n] == 0:
             for j in range(first, last):
@@ -512,20 +611,19 @@ def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, n
         n, left, right = L + m, children[m, 0], children[m, 1]
         for j in range(first, last):
             g[0, j] = g_up[n, j]
-        _drop(g, 0, first, last, key[n], noise.node, noise)
+        _drop(g, 0, first, last, key[n], noise.node)
         for j in range(first, last):
-            s.comp_l[j] += g[0, j] * up[left, j]
-            s.comp_r[j] += g[0, j] * up[right, j]
             s.comp_b[j] += g[0, j]
-        for j in range(first, last):
-            g_up[left, j] += g[0, j] * gates.comp_l[j]
-        for j in range(first, last):
-            g_up[right, j] += g[0, j] * gates.comp_r[j]
+        _back_through(gates.comp_l, up, left, g, s.comp_l, g_up, first, last)
+        _back_through(gates.comp_r, up, right, g, s.comp_r, g_up, first, last)
 
 
-def _column_jobs(E: int) -> list[tuple[np.uint64, np.uint64]]:
-    """Unsigned, because a column that might be negative (counted from the end) keeps the loops from being SIMD."""
-    return [(np.uint64(first), np.uint64(min(first + COLUMNS, E))) for first in range(0, E, COLUMNS)]
+def _column_jobs(E: int, gates: Gates) -> list[tuple[np.uint64, np.uint64]]:
+    """Whole channels where a gate mixes their columns. Unsigned, because a column that might be negative (counted
+    from the end) keeps the loops from being SIMD."""
+    together = len(gates.comp_l) if gates.comp_l.ndim == 2 else 1
+    columns = max(COLUMNS // together, 1) * together
+    return [(np.uint64(first), np.uint64(min(first + columns, E))) for first in range(0, E, columns)]
 
 
 def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
@@ -533,8 +631,8 @@ def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = N
     E = leaves.shape[1]
     up = np.empty((graph.n_nodes, E), leaves.dtype)
     up[: len(leaves)] = leaves
-    gates, noise = _as(leaves.dtype, Gates.of(f, E)), Noise.of(dropout)
-    threads.run(_up, [(graph.children, graph.key, up, gates, noise, *job) for job in _column_jobs(E)])
+    gates, noise = Gates.of(f, E, leaves.dtype), Noise.of(dropout)
+    threads.run(_up, [(graph.children, graph.key, up, gates, noise, *job) for job in _column_jobs(E, gates)])
     return up
 
 
@@ -542,9 +640,9 @@ def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = NO_
     """The embedding of every node on the way down [N, E]."""
     E = up.shape[1]
     down = np.empty_like(up)
-    gates, noise = _as(up.dtype, Gates.of(f, E)), Noise.of(dropout)
+    gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
     fixed = (graph.children, graph.key, graph.messages, up, down, gates, noise)
-    threads.run(_down, [(*fixed, *job) for job in _column_jobs(E)])
+    threads.run(_down, [(*fixed, *job) for job in _column_jobs(E, gates)])
     return down
 
 
@@ -557,14 +655,15 @@ def backward(
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
 ) -> tuple[np.ndarray, Functions]:
-    """The gradients by the leaves [L, E] and by the seven vectors; g_up and g_down are used up."""
-    E, U = up.shape[1], len(f.comp_l)
-    g_gates = Gates(*np.zeros((7, E)))
-    gates, noise = _as(up.dtype, Gates.of(f, E)), Noise.of(dropout)
+    """The gradients by the leaves [L, E] and by the functions; g_up and g_down are used up."""
+    E = up.shape[1]
+    g_gates = Gates(*(np.zeros((E, *value.shape[1:])) for value in f))
+    gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
     fixed = (graph.children, graph.key, graph.messages, up, down, g_up, g_down, g_gates, gates, noise)
-    threads.run(_backward, [(*fixed, *job) for job in _column_jobs(E)])
-    by_vector = {name: g.reshape(-1, U).sum(0) for name, g in g_gates._asdict().items()}
-    for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):
-        s = sigmoid(getattr(f, name))
-        by_vector[name] *= s * (1 - s)
-    return g_up[: graph.n_leaves], Functions(**by_vector)
+    threads.run(_backward, [(*fixed, *job) for job in _column_jobs(E, gates)])
+    g_functions = {n: g.reshape(-1, *getattr(f, n).shape).sum(0) for n, g in g_gates._asdict().items()}
+    if f.comp_l.ndim == 1:
+        for name in GATES:
+            s = sigmoid(getattr(f, name))
+            g_functions[name] *= s * (1 - s)
+    return g_up[: graph.n_leaves], Functions(**g_functions)

@@ -34,17 +34,18 @@ def masks(
     Torch has no unsigned arithmetic: the 64 bits of each key are mixed in NumPy, the 32 bits of each column in int64,
     with the multipliers less 2^32. That changes none of the low 32 bits, and no product can overflow.
     """
+    rate = dropout.rate_at(place)
     state = mix(keys ^ np.uint64(dropout.stream(place)))
     low, high = on_device(np.stack([state & np.uint64(_32), state >> np.uint64(32) | np.uint64(1)]), device)
     x = low[:, None] + torch.arange(E, device=device) * high[:, None] & _32
     x = (x ^ x >> 16) * (0x85EBCA6B - 2**32) & _32
     x = (x ^ x >> 13) * (0xC2B2AE35 - 2**32) & _32
-    kept = (x ^ x >> 16) >= int(dropout.rate * 2**32)
-    return kept.to(dtype) * (1 / (1 - dropout.rate))
+    kept = (x ^ x >> 16) >= int(rate * 2**32)
+    return kept.to(dtype) * (1 / (1 - rate))
 
 
 def _drop(rows: Tensor, place: int, keys: np.ndarray, dropout: Dropout) -> Tensor:
-    if dropout.rate == 0:
+    if dropout.rate_at(place) == 0:
         return rows
     return rows * masks(dropout, place, keys, rows.shape[1], rows.device, rows.dtype)
 
@@ -60,25 +61,37 @@ def _per_channel(E: int, *vectors: Tensor) -> list[Tensor]:
     return [vector.repeat(E // len(vector)) for vector in vectors]
 
 
+def _gates(E: int, *gates: Tensor) -> list[Tensor]:
+    """Diagonal ones as `_times` wants them, their sigmoids taken [E]; a linear one stays its matrix [U, U]."""
+    return [gate if gate.ndim == 2 else gate.sigmoid().repeat(E // len(gate)) for gate in gates]
+
+
+def _times(rows: Tensor, gate: Tensor) -> Tensor:
+    if gate.ndim == 1:
+        return rows * gate
+    return (rows.unflatten(1, (-1, len(gate))) @ gate).flatten(1)
+
+
 def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
-    """Equation 3 from leaves already dropped out: the embedding of every node on the way up [N, E]."""
+    """Equation 3 (or 1) from leaves already dropped out: the embedding of every node on the way up [N, E]."""
     comp_l, comp_r, comp_b = functions[:3]
     L, E = leaves.shape
-    gate_l, gate_r, bias = _per_channel(E, comp_l.sigmoid(), comp_r.sigmoid(), comp_b)
+    (gate_l, gate_r), (bias,) = _gates(E, comp_l, comp_r), _per_channel(E, comp_b)
     children = on_device(graph.children, leaves.device)
     up = leaves
     for first, last in pairwise(graph.levels[1:].tolist()):
         left, right = (up.index_select(0, side) for side in children[first - L : last - L].unbind(1))
-        parents = left * gate_l + right * gate_r + bias
+        parents = _times(left, gate_l) + _times(right, gate_r) + bias
         up = torch.cat([up, _drop(parents, NODE, graph.key[first:last], dropout)])
     return up
 
 
 def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
-    """Equation 4 from the roots down: the mean of each node's messages, or its own vector if it gets none [N, E]."""
+    """Equation 4 (or 2) from the roots down: the mean of each node's messages, or, if it gets none, its own vector
+    [N, E]."""
     decomp_l, decomp_r, decomp_lb, decomp_rb = functions[3:]
     L, E = graph.n_leaves, up.shape[1]
-    gate_l, gate_r, bias_l, bias_r = _per_channel(E, decomp_l.sigmoid(), decomp_r.sigmoid(), decomp_lb, decomp_rb)
+    (gate_l, gate_r), (bias_l, bias_r) = _gates(E, decomp_l, decomp_r), _per_channel(E, decomp_lb, decomp_rb)
     children, messages = on_device(graph.children, up.device), torch.from_numpy(graph.messages)[:, None].to(up)
     levels = list(pairwise(graph.levels.tolist()))
     own = up.split([last - first for first, last in levels])
@@ -91,8 +104,8 @@ def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: 
         parents = torch.where(n > 0, reached / n.clamp(min=1), own[height])  # never 0/0: its gradient would be NaN
         down.append(parents)
         if height > 0:
-            to_left = _drop(parents * gate_l + bias_l, LEFT_MESSAGE, graph.key[first:last], dropout)
-            to_right = _drop(parents * gate_r + bias_r, RIGHT_MESSAGE, graph.key[first:last], dropout)
+            to_left = _drop(_times(parents, gate_l) + bias_l, LEFT_MESSAGE, graph.key[first:last], dropout)
+            to_right = _drop(_times(parents, gate_r) + bias_r, RIGHT_MESSAGE, graph.key[first:last], dropout)
             to_both = torch.stack([to_left, to_right], 1).flatten(0, 1)
             below = below.index_add(0, children[first - L : last - L].flatten(), to_both)
     return torch.cat(down[::-1])

@@ -51,20 +51,23 @@ class Batch(NamedTuple):
 class Noise(NamedTuple):
     """A Dropout as the kernels use it."""
 
-    streams: Tensor  # int64: of the four places, and the threshold
+    streams: Tensor  # int64: of the four places, the threshold, and that of leaves
     scale: float
+    leaf_scale: float
     on: bool
 
     @classmethod
     def of(cls, dropout: Dropout, device: torch.device) -> Noise:
-        return cls.at(dropout.rate, cls.streams_of([dropout], device)[0])
+        return cls.at(dropout, cls.streams_of([dropout], device)[0])
 
     @classmethod
-    def at(cls, rate: float, streams: Tensor) -> Noise:
-        return cls(streams, 1 / (1 - rate), rate > 0)
+    def at(cls, dropout: Dropout, streams: Tensor) -> Noise:
+        """The rates of a Dropout, with the streams of any step. (At a rate of 0 all is kept, times exactly 1.)"""
+        rate, leaf_rate = dropout.rate_at(NODE), dropout.rate_at(LEAF)
+        return cls(streams, 1 / (1 - rate), 1 / (1 - leaf_rate), max(rate, leaf_rate) > 0)
 
     @staticmethod
     def streams_of(dropouts: Sequence[Dropout], device: torch.device) -> Tensor:
         """Of many steps, brought to the device together [steps, 6]."""
-        numbers = [[*map(d.stream, PLACES), int(d.rate * 2**32), 0] for d in dropouts]
+        numbers = [[*map(d.stream, PLACES), *(int(d.rate_at(at) * 2**32) for at in (NODE, LEAF))] for d in dropouts]
         return torch.from_numpy(np.array(numbers, np.uint64).view(np.int64)).to(device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from banyan.backends._triton.batch import Batch, Noise, kernel
 from banyan.backends._triton.masks import load_key, mix, state_of, store_key
 from banyan.backends._triton.trees import Forest, dropped_leaves, induce
-from banyan.backends._triton.vectors import gates_of
+from banyan.backends._triton.vectors import Gates, gates_of
 from banyan.graph import Graph
 
 NUMBERED = 512  # merges that one program numbers
@@ -37,7 +37,7 @@ class DeviceGraph:
     edge_levels: Tensor  # int32: messages edge_levels[h]..edge_levels[h+1] go to nodes of height h
     states: Tensor  # int64 [2, 2·room]: where the masks of each message begin, and those of the node that sends it
     leaves: Tensor  # float32 [L, E], dropped out
-    gates: Tensor  # float32 [7, E]
+    gates: Gates
     noise: Noise
     plain: bool
 
@@ -176,6 +176,7 @@ def structure(
     plain: bool = False,
     salt: int = 0,
     hash_bits: int = 64,
+    structure: str = "induced",
 ) -> DeviceGraph:
     """Induce the trees of a batch and make them one graph. Another `salt` gives other hashes; at most `hash_bits` of
     them are used."""
@@ -183,12 +184,12 @@ def structure(
     gates = gates_of(functions, embedding.shape[1])
     key = batch.tokens.new_empty(L + T - B, dtype=torch.int64)
     leaves = dropped_leaves(embedding.detach(), batch, key, noise, plain)
-    forest = induce(batch, leaves, gates, noise, plain, salt, hash_bits)
+    forest = induce(batch, leaves, gates, noise, plain, salt, hash_bits, structure)
     return entangle(forest, key, leaves, gates, noise, plain)
 
 
 def entangle(
-    forest: Forest, key: Tensor, leaves: Tensor, gates: Tensor, noise: Noise, plain: bool
+    forest: Forest, key: Tensor, leaves: Tensor, gates: Gates, noise: Noise, plain: bool
 ) -> DeviceGraph:
     """Equal nodes of all sentences become one. (Of a plain forest no two are equal: this sorts it by height.) `key` is
     known of the leaves, and has room for the rest."""

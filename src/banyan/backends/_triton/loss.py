@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import kernel
+from banyan.contrastive import SCALE, product
 from banyan.objective import blocks
 
 LOGITS = 1 << 30  # that exist at one time, in bytes
@@ -155,11 +156,12 @@ def _softmax_kernel(p, bias, shift, total, count, before, V, pitch, LIMITED: tl.
 
 @kernel
 def _totals_kernel(
-    x, logit, shift, total, loss, share, scaled, count, before, n, parts, E, extra,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, EXTRA: tl.constexpr,
+    x, logit, shift, total, given, loss, share, scaled, count, before, n, parts, E, extra,
+    SHARES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EXTRA: tl.constexpr,
 ):  # fmt: skip
-    """The loss of each row, its share 1 / total / number of rows in the gradient, and x times that, the share itself
-    standing behind it: so the gradient by the bias comes out of the same product as that by the weights."""
+    """What each row adds to the loss, its share / total in the gradient, and x times that, the latter itself standing
+    behind it: so the gradient by the bias comes out of the same product as that by the weights. SHARES are given;
+    without, they are equal."""
     n_all = tl.load(count)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -168,8 +170,11 @@ def _totals_kernel(
     for part in range(parts):
         sums += tl.load(total + part * n + i, mask=here, other=1.0)
     wanted, shifted = tl.load(logit + i, mask=here, other=0.0), tl.load(shift + i, mask=here, other=0.0)
-    tl.store(loss + i, tl.where(here, tl.log(sums) + shifted - wanted, 0.0), mask=i < n)
-    own = tl.where(here, 1.0 / sums / n_all, 0.0)
+    own = tl.where(here, 1.0 / n_all, 0.0)
+    if SHARES:
+        own = tl.load(given + i, mask=here, other=0.0)
+    tl.store(loss + i, tl.where(here, (tl.log(sums) + shifted - wanted) * own, 0.0), mask=i < n)
+    own /= sums
     tl.store(share + i, own, mask=i < n)
     row = tl.load(x + i.to(tl.int64)[:, None] * E + j[None, :], mask=here[:, None] & (j < E)[None, :], other=0.0)
     inside = (i < n)[:, None] & (j < E)[None, :]
@@ -182,8 +187,8 @@ def _totals_kernel(
 
 @kernel
 def _target_kernel(
-    x, weight, target, share, g_x, g_layer, count, E, extra,
-    DISTINCT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    x, weight, target, given, share, g_x, g_layer, count, E, extra,
+    DISTINCT: tl.constexpr, SHARES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """g_x gets its share, and the "- 1 at the target" joins all three gradients (of weight and bias only where no two
     rows have one target)."""
@@ -194,7 +199,10 @@ def _target_kernel(
     place = i.to(tl.int64)[:, None] * E + j[None, :]
     t = tl.load(target + i, mask=i < n, other=0).to(tl.int64)
     g = tl.load(g_x + place, mask=inside, other=0.0) * tl.load(share + i, mask=i < n, other=0.0)[:, None]
-    tl.store(g_x + place, g - tl.load(weight + t[:, None] * E + j[None, :], mask=inside, other=0.0) / n, mask=inside)
+    own = tl.where(i < n, 1.0 / n, 0.0)[:, None]
+    if SHARES:
+        own = tl.load(given + i, mask=i < n, other=0.0)[:, None]
+    tl.store(g_x + place, g - tl.load(weight + t[:, None] * E + j[None, :], mask=inside, other=0.0) * own, mask=inside)
     if DISTINCT:
         at = g_layer + t[:, None] * (E + extra) + j[None, :]
         row = tl.load(x + place, mask=inside, other=0.0)
@@ -212,16 +220,18 @@ def cross_entropy(
     count: Tensor | None = None,
     distinct: bool = False,
     limited: bool = False,
+    share: Tensor | None = None,
 ) -> Tensor:
     """The mean over rows of -log softmax(x @ weight.T + bias)[target], its products in float32 | tf32 | bf16.
 
     count: how many rows there really are, in the device's memory; without it, all of them.
     distinct: no two rows have the same target.
     limited: the candidates are as many as the rows.
+    share: of each row in the mean, if they are not equal; then no two targets may be said to be distinct.
     """
     if count is None:
         count = torch.full((1,), len(x), dtype=torch.int32, device=x.device)
-    options = precision, count, distinct, limited, torch.is_grad_enabled()
+    options = precision, count, distinct, limited, share, torch.is_grad_enabled()
     return _CrossEntropy.apply(x, weight, bias, target, *options)
 
 
@@ -237,41 +247,45 @@ class _CrossEntropy(torch.autograd.Function):
         count: Tensor,
         distinct: bool,
         limited: bool,
+        given: Tensor | None,
         learn: bool,
     ) -> Tensor:
         x, weight = x.contiguous(), weight.contiguous()
         n, (V, E) = len(x), weight.shape
         layer = (_Fused if precision == "bf16" else _TwoSweeps)(x, weight, bias, target, count, limited)
-        small = {"ROWS": _SMALL, "COLUMNS": triton.next_power_of_2(E)}
+        small = {"SHARES": given is not None, "ROWS": _SMALL, "COLUMNS": triton.next_power_of_2(E)}
         extra = 8 + -E % 8
         loss, share, scaled = x.new_empty(n), x.new_empty(n), layer.x.new_empty(n, E + extra)
         g_x, g_layer = torch.empty_like(x), torch.empty(0)
-        with _products_in(precision):
+        shares = share if given is None else given.contiguous()
+        with products_in(precision):
             for rows in blocks(n, LOGITS // (layer.pitch * layer.x.itemsize)):
                 p, shift, total = layer.exponentials(rows)
                 _totals_kernel[(triton.cdiv(len(p), _SMALL),)](
-                    x[rows], layer.logit[rows], shift, total, loss[rows], share[rows], scaled[rows], count, rows.start,
-                    len(p), total.numel() // len(p), E, extra, EXTRA=triton.next_power_of_2(extra), **small,
+                    x[rows], layer.logit[rows], shift, total, shares[rows], loss[rows], share[rows], scaled[rows],
+                    count, rows.start, len(p), total.numel() // len(p), E, extra,
+                    EXTRA=triton.next_power_of_2(extra), **small,
                 )  # fmt: skip
                 if learn:
-                    _product(p, layer.weight, out=g_x[rows])
-                    of_block = _product(p.T, scaled[rows])
+                    product(p, layer.weight, out=g_x[rows])
+                    of_block = product(p.T, scaled[rows])
                     g_layer = of_block if rows.start == 0 else g_layer.add_(of_block)
         if learn:
             _target_kernel[(triton.cdiv(n, _SMALL),)](
-                x, weight, target, share, g_x, g_layer, count, E, extra, DISTINCT=distinct, **small
+                x, weight, target, shares, share, g_x, g_layer, count, E, extra, DISTINCT=distinct, **small
             )
             g_weight, g_bias = g_layer[:V, :E], g_layer[:V, E]
             if not distinct:
                 here = torch.arange(n, device=x.device) < count
-                g_weight.index_put_((target,), torch.where(here[:, None], -x / count, 0), accumulate=True)
-                g_bias.index_put_((target,), torch.where(here, -1 / count, 0), accumulate=True)
+                own = torch.where(here, 1 / count if given is None else given, 0)
+                g_weight.index_put_((target,), torch.where(here[:, None], -x * own[:, None], 0), accumulate=True)
+                g_bias.index_put_((target,), -own, accumulate=True)
             ctx.save_for_backward(g_x, g_weight, g_bias)
-        return loss.sum() / count[0]
+        return loss.sum()
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return *(g * tensor for tensor in ctx.saved_tensors), None, None, None, None, None, None
+        return *(g * tensor for tensor in ctx.saved_tensors), None, None, None, None, None, None, None
 
 
 class _Fused:
@@ -329,15 +343,27 @@ class _TwoSweeps:
         return p, shift, total
 
 
-def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """In float32, whatever the operands are."""
-    if a.dtype == torch.float32:
-        return torch.mm(a, b, out=out)
-    return torch.mm(a, b, out_dtype=torch.float32, out=out)
+def exponentials(a: Tensor, b: Tensor, here_a: Tensor | None, here_b: Tensor | None) -> tuple[Tensor, Tensor]:
+    """banyan.contrastive.exponentials, taken while the product is still in registers; operands and P are bf16."""
+    (n, E), V = a.shape, len(b)
+    pitch = triton.cdiv(V, _COLUMNS) * _COLUMNS
+    x = (a * SCALE).to(HALF).contiguous()
+    weight = torch.nn.functional.pad(b, (0, 0, 0, pitch - V)).to(HALF).contiguous()
+    nothing = torch.full((), float("inf"), device=a.device)
+    bias = b.new_zeros(V) if here_b is None else torch.where(here_b, 0, -nothing)
+    shift = a.new_zeros(n) if here_a is None else torch.where(here_a, 0, nothing)
+    count = torch.full((1,), n, dtype=torch.int32, device=a.device)
+    p, total = x.new_empty(n, pitch), a.new_empty(pitch // _COLUMNS, n)
+    step = min(_STEP, max(16, triton.next_power_of_2(E)))
+    _exp_kernel[(triton.cdiv(n, _ROWS), pitch // _COLUMNS)](
+        x, weight, bias, shift, p, total, count, 0, n, V, E, pitch, LIMITED=False,
+        STEP=step, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=_WARPS, num_stages=_STAGES,
+    )  # fmt: skip
+    return p[:, :V], total.sum(0)
 
 
 @contextmanager
-def _products_in(precision: str) -> Iterator[None]:
+def products_in(precision: str) -> Iterator[None]:
     """Lets float32 products use TF32 or not, as asked, and puts things back."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

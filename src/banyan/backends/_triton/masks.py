@@ -39,14 +39,14 @@ def store_key(pointer, key, mask=None):
 
 
 @triton.jit
-def mask_of(state, columns, streams, scale):
+def mask_of(state, columns, streams, scale, LEAF: tl.constexpr = False):
     """Of these columns; state and columns broadcast against each other."""
     low, high = state.to(tl.uint32), (state >> 32).to(tl.uint32) | 1
     x = low + columns.to(tl.uint32) * high
     x = (x ^ (x >> 16)) * 0x85EBCA6B
     x = (x ^ (x >> 13)) * 0xC2B2AE35
     x = x ^ (x >> 16)
-    return tl.where(x >= tl.load(streams + 4).to(tl.uint32), scale, 0.0)
+    return tl.where(x >= tl.load(streams + (5 if LEAF else 4)).to(tl.uint32), scale, 0.0)
 
 
 @triton.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any, NamedTuple
 
 import torch
@@ -12,22 +13,25 @@ from torch import Tensor
 from banyan.backends._triton.batch import ROWS, kernel
 from banyan.backends._triton.entangling import DeviceGraph
 from banyan.backends._triton.masks import load_key, mask_of, state_of
-from banyan.backends._triton.vectors import g_functions
+from banyan.backends._triton.vectors import g_functions, load_bias, load_gate, through, through_either
 
 SLABS = 128  # about one for each multiprocessor of a large GPU
 BLOCK = 512  # nodes or messages that one program handles at a time
+SMALLEST = 16  # matrix that the compiler multiplies with
+PARTS = 256  # in which products over all nodes are taken
 
 
 @kernel
 def _up_kernel(
     leaves, up, children, key, levels, counts, gates, streams, scale, N, E,
-    DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    U: tl.constexpr, DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Equation 3 from the leaves up."""
+    """Equation 3 (or 1) from the leaves up."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     up += tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
-    gate_l, gate_r, bias = tl.load(gates + c), tl.load(gates + E + c), tl.load(gates + 2 * E + c)
+    gate_l, gate_r = load_gate(gates, 0, c, E, U, C), load_gate(gates, 1, c, E, U, C)
+    bias = load_bias(gates, 2, c, E, U)
     p = tl.arange(0, BLOCK)[:, None]
     for start in range(0, L, BLOCK):
         leaf = start + p
@@ -40,8 +44,8 @@ def _up_kernel(
             here = node < end
             left = tl.load(children + 2 * (node - L), mask=here, other=0)
             right = tl.load(children + 2 * (node - L) + 1, mask=here, other=0)
-            parent = tl.load(up + left * C, mask=here, other=0.0) * gate_l
-            parent += tl.load(up + right * C, mask=here, other=0.0) * gate_r
+            parent = through(tl.load(up + left * C, mask=here, other=0.0), gate_l, U, C)
+            parent += through(tl.load(up + right * C, mask=here, other=0.0), gate_r, U, C)
             parent += bias
             if DROP:
                 parent *= mask_of(state_of(load_key(key + node, here), 1, streams), c, streams, scale)
@@ -64,31 +68,37 @@ def _messages(e, end, L, owner, edge):
 
 
 @triton.jit
-def _sums(value, e, end, child, here, owner, carry, carry_child, BLOCK: tl.constexpr, C: tl.constexpr):
+def _sums(
+    value, e, end, child, here, owner, carry, carry_child, PLAIN: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr
+):
     """Sums of `value` over neighbouring messages to the same child; `carry` is the sum of carry_child's messages in the
-    blocks before. Returns the sums, where they are complete (in the last message to a child), and what to carry on."""
-    p = tl.arange(0, BLOCK)[:, None]
-    last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
-    starts = tl.broadcast_to((child != last).to(tl.int32), (BLOCK, C))
-    total, _ = tl.associative_scan((value, starts), 0, _add_within)
-    total += tl.where(child == carry_child, carry, 0.0)
-    whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
-    carry = tl.sum(tl.where(p == BLOCK - 1, total, 0.0), 0, keep_dims=True)
-    return total, whole, carry, tl.max(tl.where(p == BLOCK - 1, child, -1))
+    blocks before. Returns the sums, where they are complete (in the last message to a child), and what to carry on.
+    In PLAIN trees a child gets one message."""
+    total, whole = value, here
+    if not PLAIN:
+        p = tl.arange(0, BLOCK)[:, None]
+        last = tl.load(owner + e - 1, mask=here & (p > 0), other=-3)
+        starts = tl.broadcast_to((child != last).to(tl.int32), (BLOCK, C))
+        total, _ = tl.associative_scan((value, starts), 0, _add_within)
+        total += tl.where(child == carry_child, carry, 0.0)
+        whole = here & (child != tl.load(owner + e + 1, mask=e + 1 < end, other=-3))
+        carry = tl.sum(tl.where(p == BLOCK - 1, total, 0.0), 0, keep_dims=True)
+        carry_child = tl.max(tl.where(p == BLOCK - 1, child, -1))
+    return total, whole, carry, carry_child
 
 
 @kernel
 def _down_kernel(
     up, down, rebuilt, apart, B, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
-    DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Equation 4 from the roots down; a node takes the mean of its messages."""
+    """Equation 4 (or 2) from the roots down; a node takes the mean of its messages."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
     up, down = up + slab, down + slab
-    gate_l, gate_r = tl.load(gates + 3 * E + c), tl.load(gates + 4 * E + c)
-    bias_l, bias_r = tl.load(gates + 5 * E + c), tl.load(gates + 6 * E + c)
+    gate_l, gate_r = load_gate(gates, 3, c, E, U, C), load_gate(gates, 4, c, E, U, C)
+    bias_l, bias_r = load_bias(gates, 5, c, E, U), load_bias(gates, 6, c, E, U)
     p = tl.arange(0, BLOCK)[:, None]
     n_levels = tl.load(counts + 1)
     for start in range(0, B, BLOCK):
@@ -101,12 +111,13 @@ def _down_kernel(
         for start in range(begin, end, BLOCK):
             e = start + p
             here, child, node, to_left = _messages(e, end, L, owner, edge)
-            message = tl.load(down + node * C, mask=here, other=0.0) * tl.where(to_left, gate_l, gate_r)
+            parent = tl.load(down + node * C, mask=here, other=0.0)
+            message = through_either(parent, to_left, gate_l, gate_r, U, C)
             message += tl.where(to_left, bias_l, bias_r)
             if DROP:
                 message *= mask_of(load_key(states + e, here), c, streams, scale)
             total, whole, carry, carry_child = _sums(
-                message, e, end, child, here, owner, carry, carry_child, BLOCK, C
+                message, e, end, child, here, owner, carry, carry_child, PLAIN, BLOCK, C
             )
             count = tl.load(messages + child, mask=whole, other=1)
             tl.store(down + child * C, total / count.to(tl.float32), mask=whole)
@@ -120,16 +131,21 @@ def _down_kernel(
 @kernel
 def _back_up_kernel(
     down, g_rebuilt, g_down, children, key, messages, levels, counts, gates, g_gates, streams, scale, N, E,
-    DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients along the messages, from the leaves back up to the roots. MORE: g_down holds some from outside."""
+    """Gradients along the messages, from the leaves back up to the roots. MORE: g_down holds some from outside. What
+    the gates get is summed up here if they are diagonal; if not, g_gates is what _g_linear needs for it."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
     down, g_down = down + slab, g_down + slab
-    gate_l, gate_r = tl.load(gates + 3 * E + c), tl.load(gates + 4 * E + c)
-    g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
-    g_bias_l, g_bias_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+    gate_l, gate_r = load_gate(gates, 3, c, E, U, C, True), load_gate(gates, 4, c, E, U, C, True)
+    if U:
+        of_left = g_gates + slab + 3 * tl.num_programs(0).to(tl.int64) * N * C
+        of_right = g_gates + slab + 4 * tl.num_programs(0).to(tl.int64) * N * C
+    else:
+        g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+        g_bias_l, g_bias_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
     p = tl.arange(0, BLOCK)[:, None]
     for start in range(0, L, BLOCK):
         leaf = start + p
@@ -153,35 +169,44 @@ def _back_up_kernel(
                 own = load_key(key + node, here)
                 g_left *= mask_of(state_of(own, 2, streams), c, streams, scale)
                 g_right *= mask_of(state_of(own, 3, streams), c, streams, scale)
-            value = tl.load(down + node * C, mask=here, other=0.0)
-            g_gate_l += g_left * value
-            g_gate_r += g_right * value
-            g_bias_l += g_left
-            g_bias_r += g_right
-            g = g_left * gate_l + g_right * gate_r
+            if U:
+                tl.store(of_left + node * C, g_left, mask=here)
+                tl.store(of_right + node * C, g_right, mask=here)
+            else:
+                value = tl.load(down + node * C, mask=here, other=0.0)
+                g_gate_l += g_left * value
+                g_gate_r += g_right * value
+                g_bias_l += g_left
+                g_bias_r += g_right
+            g = through(g_left, gate_l, U, C) + through(g_right, gate_r, U, C)
             if MORE:
                 g += tl.load(g_down + node * C, mask=here, other=0.0)
             tl.store(g_down + node * C, g, mask=here)
         tl.debug_barrier()
-    tl.store(g_gates + 3 * E + c, tl.sum(g_gate_l, 0, keep_dims=True))
-    tl.store(g_gates + 4 * E + c, tl.sum(g_gate_r, 0, keep_dims=True))
-    tl.store(g_gates + 5 * E + c, tl.sum(g_bias_l, 0, keep_dims=True))
-    tl.store(g_gates + 6 * E + c, tl.sum(g_bias_r, 0, keep_dims=True))
+    if not U:
+        tl.store(g_gates + 3 * E + c, tl.sum(g_gate_l, 0, keep_dims=True))
+        tl.store(g_gates + 4 * E + c, tl.sum(g_gate_r, 0, keep_dims=True))
+        tl.store(g_gates + 5 * E + c, tl.sum(g_bias_l, 0, keep_dims=True))
+        tl.store(g_gates + 6 * E + c, tl.sum(g_bias_r, 0, keep_dims=True))
 
 
 @kernel
 def _back_down_kernel(
     up, g_up, g_down, g_leaves, apart, B, edge_levels, owner, edge, states, counts, gates, g_gates, streams,
-    scale, N, E, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    scale, N, E, PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Gradients along the compositions, from the roots back down to the leaves. MORE: g_up holds some from outside."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
     up, g_up, g_down = up + slab, g_up + slab, g_down + slab
-    gate_l, gate_r = tl.load(gates + c), tl.load(gates + E + c)
-    g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
-    g_bias = tl.zeros((BLOCK, C), tl.float32)
+    gate_l, gate_r = load_gate(gates, 0, c, E, U, C, True), load_gate(gates, 1, c, E, U, C, True)
+    if U:
+        of_sum, of_child = g_gates + slab, tl.num_programs(0).to(tl.int64) * N * C
+    else:
+        g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+        g_bias = tl.zeros((BLOCK, C), tl.float32)
     p = tl.arange(0, BLOCK)[:, None]
     n_levels = tl.load(counts + 1)
     for start in range(0, B, BLOCK):  # a root that is in no other tree came down as it went up
@@ -200,12 +225,19 @@ def _back_down_kernel(
             g = tl.load(g_up + node * C, mask=here, other=0.0)
             if DROP:
                 g *= mask_of(load_key(states + e, here), c, streams, scale)
-            of_gate = g * tl.load(up + child * C, mask=here, other=0.0)
-            g_gate_l += tl.where(to_left, of_gate, 0.0)
-            g_gate_r += tl.where(to_left, 0.0, of_gate)
-            g_bias += tl.where(to_left, g, 0.0)
-            g *= tl.where(to_left, gate_l, gate_r)
-            total, whole, carry, carry_child = _sums(g, e, end, child, here, owner, carry, carry_child, BLOCK, C)
+            value = tl.load(up + child * C, mask=here, other=0.0)
+            if U:
+                tl.store(of_sum + node * C, g, mask=here & to_left)
+                tl.store(of_sum + tl.where(to_left, of_child, 2 * of_child) + node * C, value, mask=here)
+            else:
+                of_gate = g * value
+                g_gate_l += tl.where(to_left, of_gate, 0.0)
+                g_gate_r += tl.where(to_left, 0.0, of_gate)
+                g_bias += tl.where(to_left, g, 0.0)
+            g = through_either(g, to_left, gate_l, gate_r, U, C)
+            total, whole, carry, carry_child = _sums(
+                g, e, end, child, here, owner, carry, carry_child, PLAIN, BLOCK, C
+            )
             if MORE:
                 total += tl.load(g_up + child * C, mask=whole, other=0.0)
             tl.store(g_up + child * C, total, mask=whole)
@@ -214,43 +246,50 @@ def _back_down_kernel(
         leaf = start + p
         g = tl.load(g_up + leaf * C, mask=leaf < L, other=0.0)
         tl.store(g_leaves + leaf.to(tl.int64) * E + c, g, mask=leaf < L)
-    tl.store(g_gates + c, tl.sum(g_gate_l, 0, keep_dims=True))
-    tl.store(g_gates + E + c, tl.sum(g_gate_r, 0, keep_dims=True))
-    tl.store(g_gates + 2 * E + c, tl.sum(g_bias, 0, keep_dims=True))
+    if not U:
+        tl.store(g_gates + c, tl.sum(g_gate_l, 0, keep_dims=True))
+        tl.store(g_gates + E + c, tl.sum(g_gate_r, 0, keep_dims=True))
+        tl.store(g_gates + 2 * E + c, tl.sum(g_bias, 0, keep_dims=True))
 
 
-def _columns(E: int) -> int:
-    """C: of one slab."""
+def _columns(E: int, U: int) -> int:
+    """C: of one slab. Linear functions mix the columns of a channel: a slab holds whole ones."""
+    if U:
+        return U if U >= SMALLEST or E % SMALLEST else SMALLEST
     C = 1
     while E % (2 * C) == 0 and E // C > SLABS:
         C *= 2
     return C
 
 
-def _warps(C: int) -> int:
-    return max(4, min(16, BLOCK * C // 64))
+def _shape(C: int, U: int) -> dict[str, int]:
+    """How a slab is gone through. A matrix product holds all numbers of a block in registers at once."""
+    block = min(BLOCK, max(16, 4096 // C)) if U else BLOCK
+    return {"U": U, "C": C, "BLOCK": block, "num_warps": max(4, min(16, BLOCK * C // 64))}
 
 
 def up_pass(graph: DeviceGraph) -> Tensor:
     """The embedding of every node on the way up, in slabs [E/C, N, C]."""
-    E, N, noise = graph.leaves.shape[1], len(graph.key), graph.noise
-    C = _columns(E)
+    E, N, noise, gates = graph.leaves.shape[1], len(graph.key), graph.noise, graph.gates
+    C = _columns(E, gates.U)
     up = graph.leaves.new_empty(E // C, N, C)
     _up_kernel[(E // C,)](
-        graph.leaves, up, graph.children, graph.key, graph.levels, graph.counts, graph.gates, noise.streams,
-        noise.scale, N, E, DROP=noise.on, C=C, BLOCK=BLOCK, num_warps=_warps(C),
+        graph.leaves, up, graph.children, graph.key, graph.levels, graph.counts, gates.numbers, noise.streams,
+        noise.scale, N, E, DROP=noise.on, **_shape(C, gates.U),
     )  # fmt: skip
     return up
 
 
 def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
     """The embedding of every node on the way down, in slabs; and of the leaves alone, in rows [L, E]."""
-    (slabs, N, C), noise = up.shape, graph.noise
-    down, rebuilt = torch.empty_like(up), torch.empty_like(graph.leaves)
+    (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
+    # where there is no node, _g_linear must find a number, though not which
+    down = torch.zeros_like(up) if gates.U else torch.empty_like(up)
+    rebuilt = torch.empty_like(graph.leaves)
     _down_kernel[(slabs,)](
         up, down, rebuilt, graph.apart, len(graph.apart), graph.messages, graph.edge_levels, graph.owner, graph.edge,
-        graph.states[0], graph.counts, graph.gates, noise.streams, noise.scale, N, slabs * C,
-        DROP=noise.on, C=C, BLOCK=BLOCK, num_warps=_warps(C),
+        graph.states[0], graph.counts, gates.numbers, noise.streams, noise.scale, N, slabs * C,
+        PLAIN=graph.plain, DROP=noise.on, **_shape(C, gates.U),
     )  # fmt: skip
     return down, rebuilt
 
@@ -258,22 +297,45 @@ def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
 def backward(
     graph: DeviceGraph, up: Tensor, down: Tensor, g_up: Tensor | None, g_down: Tensor | None, g_rebuilt: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradients by the leaves [L, E] and by the gates [7, E]; g_up and g_down are used up."""
+    """The gradients by the leaves [L, E] and by the gates, as they are in Gates; g_up and g_down are used up."""
     (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
     E = slabs * C
-    g_leaves, g_gates = torch.empty_like(graph.leaves), up.new_empty(7, E)
-    options = {"DROP": noise.on, "C": C, "BLOCK": BLOCK, "num_warps": _warps(C)}
+    g_leaves = torch.empty_like(graph.leaves)
+    g_gates = up.new_zeros(5, slabs, N, C) if gates.U else up.new_empty(7, E)
+    options = {"DROP": noise.on, **_shape(C, gates.U)}
     more_up, more_down = g_up is not None, g_down is not None
     g_up, g_down = (torch.empty_like(up) if g is None else g for g in (g_up, g_down))
     _back_up_kernel[(slabs,)](
-        down, g_rebuilt, g_down, graph.children, graph.key, graph.messages, graph.levels, graph.counts, gates, g_gates,
-        noise.streams, noise.scale, N, E, MORE=more_down, **options,
+        down, g_rebuilt, g_down, graph.children, graph.key, graph.messages, graph.levels, graph.counts, gates.numbers,
+        g_gates, noise.streams, noise.scale, N, E, MORE=more_down, **options,
     )  # fmt: skip
     _back_down_kernel[(slabs,)](
         up, g_up, g_down, g_leaves, graph.apart, len(graph.apart), graph.edge_levels, graph.owner, graph.edge,
-        graph.states[1], graph.counts, gates, g_gates, noise.streams, noise.scale, N, E, MORE=more_up, **options,
+        graph.states[1], graph.counts, gates.numbers, g_gates, noise.streams, noise.scale, N, E,
+        PLAIN=graph.plain, MORE=more_up, **options,
     )  # fmt: skip
-    return g_leaves, g_gates
+    return g_leaves, _g_linear(gates.U, down, *g_gates) if gates.U else g_gates
+
+
+def _g_linear(
+    U: int, down: Tensor, g_sum: Tensor, left: Tensor, right: Tensor, g_left: Tensor, g_right: Tensor
+) -> Tensor:
+    """The gradients by the linear functions, from those by each composition and by both messages of each node, and what
+    was composed; all in slabs, and 0 where there is no inner node. Channels that share a slab do not mix."""
+    C, rows = down.shape[2], down.shape[0] * down.shape[1]
+    parts = gcd(rows, PARTS)  # which the library multiplies at once, and which are added in order
+
+    def of_matrix(x: Tensor, g: Tensor) -> Tensor:
+        products = torch.bmm(x.view(parts, -1, C).transpose(1, 2), g.view(parts, -1, C)).sum(0)
+        return products.view(C // U, U, C // U, U).diagonal(dim1=0, dim2=2).sum(-1).flatten()
+
+    def of_bias(g: Tensor) -> Tensor:
+        return g.view(-1, C).sum(0).view(-1, U).sum(0)
+
+    return torch.cat([
+        of_matrix(left, g_sum), of_matrix(right, g_sum), of_bias(g_sum),
+        of_matrix(down, g_left), of_matrix(down, g_right), of_bias(g_left), of_bias(g_right),
+    ])  # fmt: skip
 
 
 @kernel
@@ -288,7 +350,7 @@ def _return_kernel(
     inside = (i < L)[:, None] & (j < E)[None, :]
     row = tl.load(g_leaves + i.to(tl.int64)[:, None] * E + j[None, :], mask=inside, other=0.0)
     if DROP:
-        row *= mask_of(state_of(load_key(keys + i, i < L), 0, streams)[:, None], j[None, :], streams, scale)
+        row *= mask_of(state_of(load_key(keys + i, i < L), 0, streams)[:, None], j[None, :], streams, scale, True)
     t = tl.load(token + i, mask=i < L, other=0)
     tl.store(g_embedding + t.to(tl.int64)[:, None] * E + j[None, :], row, mask=inside)
 
@@ -300,7 +362,7 @@ def returned(graph: DeviceGraph, g_leaves: Tensor, V: int) -> Tensor:
     token = torch.arange(L, device=graph.token.device, dtype=torch.int32) if graph.plain else graph.token
     to = torch.zeros_like(g_leaves) if graph.plain else g_embedding
     _return_kernel[(triton.cdiv(L, ROWS),)](
-        g_leaves, token, to, graph.key, graph.counts, noise.streams, noise.scale, E,
+        g_leaves, token, to, graph.key, graph.counts, noise.streams, noise.leaf_scale, E,
         DROP=noise.on, ROWS=ROWS, COLUMNS=triton.next_power_of_2(E), num_warps=4,
     )  # fmt: skip
     return g_embedding.index_put_((graph.token,), to, accumulate=True) if graph.plain else g_embedding

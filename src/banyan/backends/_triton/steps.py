@@ -74,7 +74,9 @@ class Steps:
         self.at = torch.zeros(1, dtype=torch.int32, device=device)
         self.void = torch.zeros((), device=device)
         optimiser.found_inf = self.void  # type: ignore[attr-defined]  # how torch's own loss scaling skips a step
-        asks = model.config.trees == "plain" and model.config.candidates == "batch"  # how many tokens are distinct
+        config = model.config
+        rebuilds = config.objective != "contrastive"
+        asks = rebuilds and config.trees == "plain" and config.candidates == "batch"  # how many tokens are distinct
         self.records = device.type == "cuda" and agree is None and not asks
         self.recorded: _Recorded | None = None
         self.room = room
@@ -130,6 +132,8 @@ class Steps:
             torch.maximum(self.void, graph.collided, out=self.void)
             self.agree(self.void)
         _record_kernel[(1,)](loss.detach(), graph.counts, self.metrics, self.at, self.void)
+        if self.model.config.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.model.config.clip, foreach=True)
         self.optimiser.step()
 
 
@@ -140,14 +144,14 @@ class _Recorded:
         self, window: Window, most: int, at: Tensor, step: Callable[[Batch, Noise], None], void: Tensor
     ) -> None:
         rows = window.rows.new_zeros(most, window.rows.shape[1])
-        self.window = Window(rows, window.room, window.rate)
+        self.window = Window(rows, window.room, window.dropout)
         self.take(window)
         self.row = torch.empty_like(rows[0])  # kept as long as the graph, which uses it
 
         def next_step() -> None:
             grid = (triton.cdiv(len(self.row), 1024),)
             _next_kernel[grid](rows, self.row, at, len(self.row), BLOCK=1024)
-            step(*window.room.split(self.row, window.rate))
+            step(*window.room.split(self.row, window.dropout))
 
         void_before = void.clone()
         void.fill_(1)  # these steps count for nothing

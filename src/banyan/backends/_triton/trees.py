@@ -23,13 +23,15 @@ from banyan.backends._triton.masks import (
     state_of,
     store_key,
 )
-from banyan.backends._triton.vectors import gates_of
+from banyan.backends._triton.vectors import Gates, function_at, gates_of, load_bias
+from banyan.config import CHOICES
 from banyan.graph import runs_of_sentences
-from banyan.reference import Functions
+from banyan.reference import NO_DROPOUT, Functions
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
 TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
 GONE = tl.constexpr(-(2**31))  # ranks below every pair
+INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))  # as in CHOICES["structure"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def _leaves_kernel(
     inside = (i < L)[:, None] & (j < E)[None, :]
     row = tl.load(embedding + t.to(tl.int64)[:, None] * E + j[None, :], mask=inside, other=0.0)
     if DROP:
-        row *= mask_of(state_of(key, 0, streams)[:, None], j[None, :], streams, scale)
+        row *= mask_of(state_of(key, 0, streams)[:, None], j[None, :], streams, scale, True)
     tl.store(leaves + i.to(tl.int64)[:, None] * E + j[None, :], row, mask=inside)
 
 
@@ -69,7 +71,7 @@ def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, p
     L, E = len(batch.token), embedding.shape[1]
     leaves = embedding.new_empty(L, E)
     _leaves_kernel[(triton.cdiv(L, ROWS),)](
-        embedding, batch.token, leaves, key, batch.sizes, noise.streams, noise.scale, E,
+        embedding, batch.token, leaves, key, batch.sizes, noise.streams, noise.leaf_scale, E,
         PLAIN=plain, DROP=noise.on, ROWS=ROWS, COLUMNS=triton.next_power_of_2(E), num_warps=4,
     )  # fmt: skip
     return leaves
@@ -86,12 +88,18 @@ def _rank(dot, norm_a, norm_b, same):
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
+@triton.jit
+def _rank_by_chance(left, right):
+    """31 bits of the key that the parent would have, so that equal pairs rank alike."""
+    return (node_key(left, right) >> 33).to(tl.int32)
+
+
 @kernel
 def _frontier_kernel(
     leaves, leaf, tokens, work, norm, key, identity, rank, height, node, node_of, order, sizes, B, salt, M, E,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ORDER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each position's vector, and its similarity with the next one."""
+    """Each position's vector, and the rank of its pair with the next one."""
     T = tl.load(sizes)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -99,13 +107,19 @@ def _frontier_kernel(
     a_row, b_row = tl.load(leaf + i, mask=here, other=0), tl.load(leaf + i + 1, mask=there, other=0)
     a_place, b_place = a_row.to(tl.int64)[:, None] * E + j[None, :], b_row.to(tl.int64)[:, None] * E + j[None, :]
     a = tl.load(leaves + a_place, mask=here[:, None] & (j < E)[None, :], other=0.0)
-    b = tl.load(leaves + b_place, mask=there[:, None] & (j < E)[None, :], other=0.0)
-    token = tl.load(tokens + i, mask=here, other=0)
-    same = token == tl.load(tokens + i + 1, mask=there, other=-1)
-    a_norm, b_norm = tl.sqrt_rn(tl.sum(a * a, 1)), tl.sqrt_rn(tl.sum(b * b, 1))
-    tl.store(rank + i, _rank(tl.sum(a * b, 1), a_norm, b_norm, same), mask=here)
+    token, next_token = tl.load(tokens + i, mask=here, other=0), tl.load(tokens + i + 1, mask=there, other=-1)
+    if ORDER == INDUCED:
+        b = tl.load(leaves + b_place, mask=there[:, None] & (j < E)[None, :], other=0.0)
+        a_norm, b_norm = tl.sqrt_rn(tl.sum(a * a, 1)), tl.sqrt_rn(tl.sum(b * b, 1))
+        tl.store(rank + i, _rank(tl.sum(a * b, 1), a_norm, b_norm, token == next_token), mask=here)
+        tl.store(norm + i, a_norm, mask=here)
+    elif ORDER == RANDOM:
+        tl.store(rank + i, _rank_by_chance(leaf_key(token), leaf_key(next_token)), mask=here)
+    elif ORDER == BALANCED:
+        tl.store(rank + i, -2, mask=here)
+    else:
+        tl.store(rank + i, i, mask=here)
     tl.store(work + i.to(tl.int64)[:, None] * E + j[None, :], a, mask=here[:, None] & (j < E)[None, :])
-    tl.store(norm + i, a_norm, mask=here)
     tl.store(height + i, 0, mask=here)
     tl.store(node + i, i, mask=here)
     tl.store(node_of + i, a_row, mask=here)
@@ -116,40 +130,60 @@ def _frontier_kernel(
 
 
 @triton.jit
+def _linear(a, b, gates, E, U: tl.constexpr, COLUMNS: tl.constexpr):
+    """Equation 1 of two rows in memory, [channels, U] at a time."""
+    k, v = tl.arange(0, COLUMNS // U)[:, None], tl.arange(0, U)[None, :]
+    of_a, of_b = function_at(gates, 0, U), function_at(gates, 1, U)
+    parent = tl.zeros((COLUMNS // U, U), tl.float32) + load_bias(gates, 2, v, E, U)
+    for u in tl.static_range(U):
+        parent += tl.load(a + k * U + u, mask=k * U < E, other=0.0) * tl.load(of_a + u * U + v)
+        parent += tl.load(b + k * U + u, mask=k * U < E, other=0.0) * tl.load(of_b + u * U + v)
+    return tl.reshape(tl.where(k * U < E, parent, 0.0), (COLUMNS,))
+
+
+@triton.jit
 def _merge(
-    k, i, j, m, r, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order, gates,
+    k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order, gates,
     sizes, streams, scale, shift, hash_bits,
-    PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr, COLUMNS: tl.constexpr,
+    ORDER: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Positions i and j of a sentence become one, at i; m and r are its neighbours. Their new ranks with it. (Where
-    there is no neighbour, i stands in, and the rank is not used.)"""
+    """Positions i and j of a sentence become one, at i; m and r are its neighbours, s comes after r. Their new ranks
+    with it. (Where there is no neighbour, i stands in, and the rank is not used.)"""
     column = tl.arange(0, COLUMNS)
     inside = column < E
     left, right = tl.where(m >= 0, m, i), tl.where(r < n, r, i)
-    a = tl.load(work + i.to(tl.int64) * E + column, mask=inside, other=0.0)
-    b = tl.load(work + j.to(tl.int64) * E + column, mask=inside, other=0.0)
-    left_row = tl.load(work + left.to(tl.int64) * E + column, mask=inside, other=0.0)
-    right_row = tl.load(work + right.to(tl.int64) * E + column, mask=inside, other=0.0)
-    left_norm, right_norm = tl.load(norm + left), tl.load(norm + right)
+    if not U:
+        a = tl.load(work + i.to(tl.int64) * E + column, mask=inside, other=0.0)
+        b = tl.load(work + j.to(tl.int64) * E + column, mask=inside, other=0.0)
+    if ORDER == INDUCED:
+        left_row = tl.load(work + left.to(tl.int64) * E + column, mask=inside, other=0.0)
+        right_row = tl.load(work + right.to(tl.int64) * E + column, mask=inside, other=0.0)
+        left_norm, right_norm = tl.load(norm + left), tl.load(norm + right)
     left_key, right_key = load_key(key + left), load_key(key + right)
     own = node_key(load_key(key + i), load_key(key + j))
-    parent = a * tl.load(gates + column, mask=inside, other=0.0)
-    parent += b * tl.load(gates + E + column, mask=inside, other=0.0)
-    parent += tl.load(gates + 2 * E + column, mask=inside, other=0.0)
+    if U:
+        parent = _linear(work + i.to(tl.int64) * E, work + j.to(tl.int64) * E, gates, E, U, COLUMNS)
+    else:
+        parent = a * tl.load(gates + column, mask=inside, other=0.0)
+        parent += b * tl.load(gates + E + column, mask=inside, other=0.0)
+        parent += tl.load(gates + 2 * E + column, mask=inside, other=0.0)
     if DROP:
         drop_key = own
         if PLAIN:
             drop_key = occurrence_key(own, tl.load(sizes) + merge + k)
         parent *= mask_of(state_of(drop_key, 1, streams), column, streams, scale)
-    own_norm = tl.sqrt_rn(tl.sum(parent * parent, 0))
-    with_left, with_right = tl.sum(left_row * parent, 0), tl.sum(right_row * parent, 0)
+    if ORDER == INDUCED:
+        own_norm = tl.sqrt_rn(tl.sum(parent * parent, 0))
+        with_left, with_right = tl.sum(left_row * parent, 0), tl.sum(right_row * parent, 0)
     if STRUCTURE:
         own_height = 1 + tl.maximum(tl.load(height + i), tl.load(height + j))
         own_identity = node_key(load_key(identity + i), load_key(identity + j))
         left_node, right_node = tl.load(node + i), tl.load(node + j)
     tl.debug_barrier()  # all have read what is now written
     tl.store(work + i.to(tl.int64) * E + column, parent, mask=inside)
-    tl.store(norm + i, own_norm)
+    if ORDER == INDUCED:
+        tl.store(norm + i, own_norm)
     store_key(key + i, own)
     if STRUCTURE:
         tl.store(height + i, own_height)
@@ -165,15 +199,24 @@ def _merge(
             low = (own_identity >> (64 - hash_bits).to(tl.uint64)).to(tl.int64, bitcast=True)
         tl.store(order + k, (own_height.to(tl.int64) << shift) | low)
     tl.debug_barrier()
-    of_left = _rank(with_left, left_norm, own_norm, left_key == own)
-    return of_left, _rank(with_right, own_norm, right_norm, own == right_key)
+    if ORDER == INDUCED:
+        of_left = _rank(with_left, left_norm, own_norm, left_key == own)
+        of_right = _rank(with_right, own_norm, right_norm, own == right_key)
+    elif ORDER == RANDOM:
+        of_left, of_right = _rank_by_chance(left_key, own), _rank_by_chance(own, right_key)
+    elif ORDER == BALANCED:
+        of_left, of_right = m - r, i - s
+    else:  # ranks as they were: positions in the batch
+        of_left, of_right = merge + tl.program_id(0) + m, merge + tl.program_id(0) + i
+    return of_left, of_right
 
 
 @kernel
 def _induce_kernel(
     offsets, work, norm, key, identity, rank, height, node, after, before, children, merge_key, order, gates,
     sizes, streams, scale, shift, hash_bits, T, E,
-    PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr, LONG: tl.constexpr,
+    ORDER: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr,
+    LONG: tl.constexpr,
     COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Merge one sentence in its rows of `work`; a parent takes its left child's place, so the root ends in the first.
@@ -196,9 +239,12 @@ def _induce_kernel(
             i = tl.min(tl.where(ranks == best, p, BLOCK), 0)  # the leftmost
             j, m = tl.sum(tl.where(p == i, nexts, 0), 0), tl.sum(tl.where(p == i, lasts, 0), 0)
             r = tl.sum(tl.where(p == j, nexts, 0), 0)
+            s = r
+            if ORDER == BALANCED:
+                s = tl.sum(tl.where(p == r, nexts, 0), 0)
             of_m, of_i = _merge(
-                k, i, j, m, r, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
-                gates, sizes, streams, scale, shift, hash_bits, PLAIN, DROP, STRUCTURE, COLUMNS,
+                k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
+                gates, sizes, streams, scale, shift, hash_bits, ORDER, U, PLAIN, DROP, STRUCTURE, COLUMNS,
             )  # fmt: skip
             ranks = tl.where((p == j) | ((p == i) & (r >= n)), GONE, tl.where(p == i, of_i, ranks))
             ranks = tl.where(p == m, of_m, ranks)
@@ -218,9 +264,12 @@ def _induce_kernel(
                 i, best = tl.where(highest > best, at, i), tl.maximum(highest, best)
             j, m = tl.load(after + i), tl.load(before + i)
             r = tl.load(after + j)
+            s = r
+            if ORDER == BALANCED:
+                s = tl.load(after + r, mask=r < n, other=0)
             of_m, of_i = _merge(
-                k, i, j, m, r, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
-                gates, sizes, streams, scale, shift, hash_bits, PLAIN, DROP, STRUCTURE, COLUMNS,
+                k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
+                gates, sizes, streams, scale, shift, hash_bits, ORDER, U, PLAIN, DROP, STRUCTURE, COLUMNS,
             )  # fmt: skip
             tl.store(rank + i, tl.where(r < n, of_i, GONE))
             tl.store(rank + j, GONE)
@@ -245,7 +294,15 @@ class _Space(NamedTuple):
 
 
 def _merge_all(
-    batch: Batch, leaves: Tensor, gates: Tensor, noise: Noise, plain: bool, structure: bool, salt: int, hash_bits: int
+    batch: Batch,
+    leaves: Tensor,
+    gates: Gates,
+    noise: Noise,
+    plain: bool,
+    with_forest: bool,
+    salt: int,
+    hash_bits: int,
+    structure: str,
 ) -> tuple[_Space, Forest]:
     T, B, E = len(batch.tokens), len(batch.offsets) - 1, leaves.shape[1]
     M = T - B
@@ -254,18 +311,19 @@ def _merge_all(
     integers = batch.tokens.new_empty(5, T)  # rank, height, node, after, before
     keys = batch.tokens.new_empty(2, T, dtype=torch.int64)
     space = _Space(leaves.new_empty(T, E), leaves.new_empty(T), *keys.unbind(), *integers.unbind())
-    room = max(M, 1) if structure else 0
+    room = max(M, 1) if with_forest else 0
     node_of, children = batch.tokens.new_empty(T + M), batch.tokens.new_empty(room, 2)
     own = keys.new_empty(2, room)
-    columns = triton.next_power_of_2(E)
+    columns, order = triton.next_power_of_2(E), CHOICES["structure"].index(structure)
     _frontier_kernel[(triton.cdiv(T, ROWS),)](
         leaves, batch.leaf, batch.tokens, *space[:7], node_of, own[1], batch.sizes, B, salt, room, E,
-        ROWS=ROWS, COLUMNS=columns, num_warps=4,
+        ORDER=order, ROWS=ROWS, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     _induce_kernel[(B,)](
-        batch.offsets, *space, children, own[0], own[1], gates, batch.sizes, noise.streams, noise.scale, shift,
-        min(hash_bits, shift), T, E, PLAIN=plain, DROP=noise.on, STRUCTURE=structure, LONG=long,
-        COLUMNS=columns, BLOCK=max(16, min(triton.next_power_of_2(batch.longest), IN_REGISTERS)), num_warps=1,
+        batch.offsets, *space, children, own[0], own[1], gates.numbers, batch.sizes, noise.streams, noise.scale,
+        shift, min(hash_bits, shift), T, E, ORDER=order, U=gates.U, PLAIN=plain, DROP=noise.on, STRUCTURE=with_forest,
+        LONG=long, COLUMNS=columns, BLOCK=max(16, min(triton.next_power_of_2(batch.longest), IN_REGISTERS)),
+        num_warps=1,
     )  # fmt: skip
     return space, Forest(batch, children[:M], own[0, :M], own[1, :M], shift, node_of)
 
@@ -273,14 +331,15 @@ def _merge_all(
 def induce(
     batch: Batch,
     leaves: Tensor,
-    gates: Tensor,
+    gates: Gates,
     noise: Noise,
     plain: bool = False,
     salt: int = 0,
     hash_bits: int = 64,
+    structure: str = "induced",
 ) -> Forest:
-    """The induced trees of a batch whose leaves, already dropped out, are given."""
-    return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits)[1]
+    """The trees of a batch whose leaves, already dropped out, are given."""
+    return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits, structure)[1]
 
 
 # --- Roots alone -----------------------------------------------------------------------------------------------------
@@ -289,12 +348,15 @@ def induce(
 class Encoder:
     """Roots of batches of sentences, and nothing else: what inference needs. As _numba.Encoder, on a GPU."""
 
-    def __init__(self, embedding: np.ndarray, f: Functions, device: torch.device) -> None:
+    def __init__(
+        self, embedding: np.ndarray, f: Functions, device: torch.device, structure: str = "induced"
+    ) -> None:
         self.embedding = torch.from_numpy(embedding).to(device)
         functions = tuple(torch.from_numpy(vector.astype(np.float32)).to(device) for vector in f)
         with _on(device):
             self.gates = gates_of(functions, embedding.shape[1])
-        self.noise = Noise(torch.zeros(5, dtype=torch.int64, device=device), 1.0, False)
+        self.noise = Noise.of(NO_DROPOUT, device)
+        self.structure = structure
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         """n_threads is the CPU's business."""
@@ -309,7 +371,7 @@ class Encoder:
         sizes = offsets[-1:]
         batch = Batch(tokens, offsets, tokens, tokens, sizes, longest)
         with _on(tokens.device):
-            space, _ = _merge_all(batch, self.embedding, self.gates, self.noise, False, False, 0, 64)
+            space, _ = _merge_all(batch, self.embedding, self.gates, self.noise, False, False, 0, 64, self.structure)
         return space.work[offsets[:-1].long()]
 
 

@@ -20,7 +20,7 @@ from banyan.store import Store
 
 SHARE = 4  # of the free memory of the device, one part in so many may be taken by the tokens
 ROUNDED = 1024, 128  # room for tokens and for leaves comes in multiples of these
-_STREAMS = 12  # int32 numbers that hold the streams of a step: six of 64 bits, of which five are used
+_STREAMS = 12  # int32 numbers that hold the streams of a step: six of 64 bits
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Room:
         tokens, leaves = max(self.tokens, other.tokens), max(self.leaves, other.leaves)
         return Room(other.sentences, tokens, leaves, max(self.longest, other.longest))
 
-    def split(self, row: Tensor, rate: float) -> tuple[Batch, Noise]:
+    def split(self, row: Tensor, dropout: Dropout) -> tuple[Batch, Noise]:
         """A row as what the kernels take."""
         tokens, leaf, token, streams, offsets, sizes = row.split(self.parts)
         batch = Batch(tokens, offsets[: self.sentences + 1], token, leaf, sizes, self.longest)
-        return batch, Noise.at(rate, streams.view(torch.int64))
+        return batch, Noise.at(dropout, streams.view(torch.int64))
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Window:
 
     rows: Tensor  # int32 [steps, ...]
     room: Room
-    rate: float  # of dropout
+    dropout: Dropout  # of the first; the rates are those of all
 
     def step(self, i: int) -> tuple[Batch, Noise]:
-        return self.room.split(self.rows[i], self.rate)
+        return self.room.split(self.rows[i], self.dropout)
 
 
 class DeviceStore:
@@ -111,7 +111,7 @@ class DeviceStore:
         of_streams.copy_(Noise.streams_of(dropouts, self.device).view(torch.int32))
         of_offsets[:, 1 : B + 1] = self._brought(np.cumsum(lengths, 1))
         of_sizes[:, 0], of_sizes[:, 1] = self._brought(sizes), n_leaves
-        return Window(rows, needed, dropouts[0].rate)
+        return Window(rows, needed, dropouts[0])
 
     def _tokens(self, sentences: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:

@@ -1,0 +1,199 @@
+"""Write RESULTS.md from experiments/results, every figure of it.
+
+    python experiments/page.py [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import page_tables as tables
+from page_ablations import ablations, controls
+from page_markdown import given, section, table
+from page_tables import Material
+from records import NOT_RUN, Estimate, Records, paper_told
+from runs import EXPERIMENTS
+
+from banyan.evaluate.suites import LANGUAGES
+from banyan.files import write_text
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "RESULTS.md"
+
+
+def render(results: Path = RESULTS) -> str:
+    """The whole page."""
+    material = Material(
+        Records.read(results / "runs"), _read(results / "paper.json"), _read(results / "baselines.json")
+    )
+    parts = [
+        _opening(material),
+        _summary(material),
+        tables.sentences(material),
+        tables.words(material),
+        tables.retrieval(material),
+        tables.languages(material),
+        tables.parameters(material),
+        ablations(material),
+        tables.channels(material),
+        _others("8. Figures", results / "figures.json", "experiments/figures.py"),
+        _costs(material.records),
+        _others("10. The paper's claims in words, measured", results / "claims.json", "experiments/claims.py"),
+        controls(material),
+        _others("12. What needs no learning", results / "baselines.json", "experiments/baselines.py"),
+        _how(material.records),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _opening(material: Material) -> str:
+    return "\n\n".join(
+        [
+            "# Results",
+            "Every table and figure of the paper, its figures beside ours. This file is made by `python "
+            "experiments/page.py` from the JSON in `experiments/results`; no figure in it was typed by hand.",
+            "- Ours: mean ± standard deviation over seeds, and in brackets the number of seeds. Of one seed alone: the "
+            "95% bootstrap interval over the items of the set, in square brackets.\n"
+            "- \"Higher\" and \"lower\" are said where the difference is more than two standard deviations of it, or, "
+            "of one seed, where the paper's mean is outside the interval.\n" + _why(material.records),
+        ]
+    )
+
+
+def _why(records: Records) -> str:
+    """Why figures may differ that ought not to."""
+    told = (
+        "- Why figures may differ: our corpora are other samples of text than the authors', of mixed sources, and our "
+        "tokenizers are made of them, where theirs are BPEmb's"
+    )
+    runs = [records[name][0] for name in ("banyan", *LANGUAGES) if records[name] and records[name][0]["training"]]
+    sizes = []
+    for record in runs:
+        each = record["training"]["tokens"] / record["settings"]["epochs"]
+        sizes.append(f"{record['language']} {each / 1e6:.1f}M of {record['vocabulary']:,}")
+    return told + (f" (pieces of the corpus, size of the vocabulary: {', '.join(sizes)})." if sizes else ".")
+
+
+def _summary(material: Material) -> str:
+    records = material.records
+    rows: list[list[Any]] = []
+    kinds = {"English sentences": ("sts_vs_self", "sts"), "English words": ("lex_vs_self", "words")}
+    for told, (name, group) in kinds.items():
+        row: list[Any] = [told]
+        for model, run in reversed(tables.MODELS.items()):
+            paper, ours = material.cell(name, model, "Score"), records.score(run, group)
+            row += [paper_told(paper), ours.told()]
+        rows.append([*row, material.baseline(group, ["mean"], "TF-IDF")])
+    ours, paper = records.mean_over(LANGUAGES, tables.SPEARMAN), material.cell("multilang", "Banyan", "Score")
+    nothing = material.baseline("languages", ["mean"], "TF-IDF")
+    rows.append(["nine languages", paper_told(paper), ours.told(), None, None, nothing])
+    columns = ["mean over", "Banyan, paper", "Banyan, ours", "Self-StrAE, paper", "Self-StrAE, ours"]
+    columns.append("TF-IDF of characters, nothing learnt")
+    said = [_against_nothing("English sentences", records.score("banyan", "sts"), rows[0][-1])]
+    said.append(_against_nothing("the nine languages", ours, nothing))
+    return section("At a glance", table(columns, rows), "\n".join(line for line in said if line))
+
+
+def _against_nothing(where: str, ours: Estimate, nothing: float | None) -> str:
+    if not ours.values or nothing is None:
+        return ""
+    apart = ours.mean - nothing
+    kind = "above" if apart > 0 else "below"
+    return f"- On {where}, our Banyan is {abs(apart):.1f} points {kind} character n-gram TF-IDF, which learns nothing."
+
+
+def _others(title: str, path: Path, script: str) -> str:
+    found = _read(path)
+    if not found:
+        return section(title, f"Of `{script}`: {NOT_RUN}.")
+    return section(title, *(given(content) for content in found.values()))
+
+
+def _costs(records: Records) -> str:
+    rows = []
+    for name in EXPERIMENTS:
+        runs = [record for record in records[name] if record["training"]]
+        for device in dict.fromkeys(record["machine"]["name"] for record in runs):
+            rows.append(_cost(name, device, [record for record in runs if record["machine"]["name"] == device]))
+    columns = [
+        "run", "seeds", "device", "seconds", "steps", "tokens/s", "peak memory, GB", "nodes, share of plain",
+        "mean power, W", "energy, Wh", "Wh at the power limit",
+    ]  # fmt: skip
+    if not rows:
+        return section("9. What it costs", f"{NOT_RUN[:1].upper()}{NOT_RUN[1:]}.")
+    told = (
+        "Training alone, without tokenising and evaluation; of the fastest of the seeds, because the first one on a "
+        "machine also compiles kernels. Energy is of the card alone: its mean draw, sampled while it trained, times "
+        "the seconds."
+    )
+    return section("9. What it costs", told, table(columns, rows))
+
+
+def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
+    fastest = min(runs, key=lambda run: run["training"]["seconds"])
+    training, energy = fastest["training"], fastest["energy"]
+    return [
+        name,
+        len(runs),
+        device,
+        f"{training['seconds']:.1f}",
+        training["steps"],
+        f"{training['tokens'] / training['seconds']:,.0f}",
+        f"{training['peak_memory_bytes'] / 1e9:.2f}",
+        f"{training['nodes'] / training['plain_nodes']:.2f}" if training["nodes"] else "",
+        *(f"{energy[key]:.2f}" if energy else "" for key in ("mean_watts", "watt_hours", "watt_hours_at_limit")),
+    ]
+
+
+def _how(records: Records) -> str:
+    """The commands, and the code and machines that were used."""
+    runs = [record for name in EXPERIMENTS for record in records[name]]
+    lines = [
+        "```",
+        "python experiments/reproduce.py all --prepare --data ../shared/data --work work",
+        "python experiments/reproduce.py all --data ../shared/data --work work --seeds 0 1 2 3 --classification",
+        "python experiments/page.py",
+        "```",
+    ]
+    used = sorted({_used(record) for record in runs})
+    single = [[record["name"], f"`{record['command']}`"] for record in _firsts(records) if record["command"]]
+    parts = ["\n".join(lines), "\n".join(f"- {line}" for line in used)]
+    if single:
+        parts += ["One run by itself, from the command line:", table(["run", "command"], single)]
+    return section("How to repeat it", *parts)
+
+
+def _used(record: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record["machine"]["versions"].items())
+    code = f"code at {record['commit']}" if record["commit"] else "code without its history"
+    return f"{record['machine']['name']}; {versions}; {code}"
+
+
+def _firsts(records: Records) -> list[dict[str, Any]]:
+    return [records[name][0] for name in EXPERIMENTS if records[name]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only say whether RESULTS.md is up to date")
+    options = parser.parse_args()
+    text = render()
+    if not options.check:
+        write_text(PAGE, text)
+        return 0
+    same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+    if not same:
+        print(f"{PAGE.name} does not match experiments/results: run python experiments/page.py", file=sys.stderr)
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""A language's corpus as training reads it: tokenizer.json, store/ and dev/ in a folder of its own, made once.
+
+Where the folder holds them already they are used as they are, so it can be carried to a machine without the corpus;
+delete it to have them made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from banyan.config import Config
+from banyan.corpus import Corpus
+from banyan.display import Display
+from banyan.encoder import TOKENIZER
+from banyan.errors import BanyanError
+from banyan.store import Store
+from banyan.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    folder: Path
+    tokenizer: Tokenizer
+    store: Store
+    dev: Store
+
+
+def sources(language: str, data: Path) -> tuple[Path, Path]:
+    """The corpus and its held-out part."""
+    folder = data / "corpora" / language
+    return folder / "train.txt.xz", folder / "dev.txt.xz"
+
+
+def prepared(language: str, data: Path, work: Path, display: Display) -> Prepared:
+    folder = work / language
+    train, dev = sources(language, data)
+    tokenizer = _tokenizer(folder, train, display)
+    store = _store(folder / "store", train, tokenizer, display)
+    return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, display))
+
+
+def _tokenizer(folder: Path, corpus: Path, display: Display) -> Tokenizer:
+    path = folder / TOKENIZER
+    if not path.exists():
+        _must_exist(corpus, folder)
+        display.note(f"making a vocabulary of {corpus}")
+        folder.mkdir(parents=True, exist_ok=True)
+        Tokenizer.train(Corpus(corpus)).save(path)
+    return Tokenizer.from_file(path)
+
+
+def _store(folder: Path, corpus: Path, tokenizer: Tokenizer, display: Display) -> Store:
+    if (folder / "meta.json").exists():
+        return Store.open(folder)
+    _must_exist(corpus, folder.parent)
+    limits = Config()
+    with display.bar("tokenising", None, "sentences") as meter:
+        return Store.build(
+            folder,
+            Corpus(corpus),
+            tokenizer,
+            min_pieces=limits.min_pieces,
+            max_pieces=limits.max_pieces,
+            progress=meter,
+        )
+
+
+def _must_exist(corpus: Path, folder: Path) -> None:
+    if not corpus.exists():
+        raise BanyanError(f"there is neither {corpus} nor what was prepared of it in {folder}: say --data, or --work")

@@ -1,0 +1,200 @@
+"""Train and evaluate the models behind the tables; what is done already is skipped.
+
+    python experiments/reproduce.py all --prepare --data ../shared/data --work work
+    python experiments/reproduce.py english languages --data ../shared/data --work work --seeds 0 1 2 3
+
+NAMES are runs or groups of them (experiments/runs.py): english, ablations, channels, languages, controls, all. One seed
+of everything comes first. Each run leaves experiments/results/runs/NAME-SEED.json; `python experiments/page.py` makes
+RESULTS.md of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from evaluation import CLASSIFICATION, beside, check_data, figures, suites_of
+from prepared import Prepared, prepared
+from runs import Experiment, chosen, plan
+from trained import Weights, commit, trained
+
+from banyan import devices
+from banyan.display import Display, duration
+from banyan.errors import BanyanError, first_line
+from banyan.files import atomic, write_text
+
+RUNS = Path(__file__).parent / "results" / "runs"
+CLASSIFIED = ("banyan", "self-strae")
+MOST_BYTES = 16 << 20  # of a file of weights
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    display = Display(quiet=not sys.stderr.isatty())
+    try:
+        todo = plan(chosen(options.names), options.seeds)
+        if options.prepare:
+            for language in dict.fromkeys(one.language for one, _ in todo):
+                prepared(language, options.data, options.work, Display())
+            return 0
+        for experiment, _ in todo:
+            check_data(options.data, experiment.language, _wanted(experiment, options))
+    except BanyanError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    options.results.mkdir(parents=True, exist_ok=True)
+    on_cpu = devices.choose(options.device).type == "cpu"  # where training has use for every core
+    with beside(0 if on_cpu else options.workers) as pool:
+        return Session(options, display, pool).run(todo)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="holds corpora/, eval/ and beir/")
+    parser.add_argument("--work", type=Path, required=True, help="where prepared corpora are, and runs under way")
+    parser.add_argument("--results", type=Path, default=RUNS, help="where the JSON goes")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--prepare", action="store_true", help="only make tokenizers and stores")
+    parser.add_argument("--classification", action="store_true", help=f"also SST-2 and MRPC, of {CLASSIFIED}")
+    parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="of these runs, or of all")
+    parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="where they go, as NAME-SEED.npz")
+    parser.add_argument("--workers", type=int, default=4, help="processes that evaluate beside a GPU (0: none)")
+    parser.add_argument("--commit", default=commit(), help="of the code (default: what git says)")
+    parser.add_argument("--sharing", type=int, default=1, help="so many of these commands share the device: recorded")
+    parser.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="begin no run later")
+    return parser.parse_args(arguments)
+
+
+def _wanted(experiment: Experiment, options: argparse.Namespace) -> list[str]:
+    return suites_of(experiment.language, options.classification and experiment.name in CLASSIFIED)
+
+
+@dataclass
+class Session:
+    options: argparse.Namespace
+    display: Display
+    pool: Executor
+    failed: int = 0
+    corpora: dict[str, Prepared] = field(default_factory=dict)
+    pending: list[tuple[dict[str, Any], Future]] = field(default_factory=list)
+
+    def run(self, todo: list[tuple[Experiment, int]]) -> int:
+        """All of it; what went wrong is told, and does not stop the rest."""
+        began = time.monotonic()
+        try:
+            for experiment, seed in todo:
+                if time.monotonic() - began > self.options.stop_after:
+                    print("time is up: the same command goes on from here", file=sys.stderr)
+                    break
+                try:
+                    self._one(experiment, seed)
+                except Exception as error:
+                    self._failure(f"{experiment.name}-{seed}", error)
+                self._collect(wait=False)
+        finally:
+            self._collect(wait=True)
+        return 1 if self.failed else 0
+
+    def _one(self, experiment: Experiment, seed: int) -> None:
+        wanted = _wanted(experiment, self.options)
+        path = self._path(experiment.name, seed)
+        found = _finished(path, experiment.recorded(seed))
+        if found and set(wanted) <= set(found["suites"]):
+            print(f"{path.stem}: there already", flush=True)
+            return
+        text = self._corpus(experiment.language)
+        if found and (weights := self._kept(path.stem)):
+            wanted = [suite for suite in wanted if suite not in found["suites"]]
+            self._submit(found, weights, text, wanted)
+            return
+        options, mark = self.options, sha256(json.dumps(experiment.recorded(seed)).encode()).hexdigest()[:8]
+        folder = options.work / "runs" / f"{path.stem}-{mark}"
+        device = devices.choose(options.device)
+        weights, record = trained(experiment, seed, text, folder, device, self.display)
+        record["commit"], record["sharing"] = options.commit, options.sharing
+        kept = options.keep_weights
+        if kept is not None and (not kept or {experiment.name, path.stem} & set(kept)):
+            _keep(options.out_weights / f"{path.stem}.npz", weights)
+        self._submit({**record, "suites": [], "figures": [], "scores": {}}, weights, text, wanted)
+
+    def _submit(self, record: dict[str, Any], weights: Weights, text: Prepared, wanted: list[str]) -> None:
+        future = self.pool.submit(figures, record, weights, text.folder, self.options.data, wanted)
+        self.pending.append(({**record, "suites": [*record["suites"], *wanted]}, future))
+
+    def _collect(self, wait: bool) -> None:
+        """Write what has been evaluated by now, or all."""
+        for record, future in list(self.pending):
+            if not (wait or future.done()):
+                continue
+            self.pending.remove((record, future))
+            stem = f"{record['name']}-{record['seed']}"
+            try:
+                made = future.result()
+            except Exception as error:
+                self._failure(stem, error)
+                continue
+            record["figures"] = [*record["figures"], *made["figures"]]
+            record["scores"] = {**record["scores"], **made["scores"]}
+            write_text(self._path(record["name"], record["seed"]), json.dumps(record, indent=1) + "\n")
+            print(_line(stem, record), flush=True)
+
+    def _failure(self, stem: str, error: Exception) -> None:
+        self.failed += 1
+        print(f"{stem} failed: {type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True)
+
+    def _corpus(self, language: str) -> Prepared:
+        if language not in self.corpora:
+            self.corpora[language] = prepared(language, self.options.data, self.options.work, self.display)
+        return self.corpora[language]
+
+    def _path(self, name: str, seed: int) -> Path:
+        return self.options.results / f"{name}-{seed}.json"
+
+    def _kept(self, stem: str) -> Weights | None:
+        """The weights of a run that was finished earlier, if they were kept."""
+        path = self.options.out_weights / f"{stem}.npz"
+        if not path.exists():
+            return None
+        with np.load(path) as file:
+            return {name: file[name].astype(np.float32) for name in file.files}
+
+
+def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:
+    """The result that is there, if it is of the same settings."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found if all(found.get(name) == value for name, value in recorded.items()) else None
+
+
+def _keep(path: Path, weights: Weights) -> None:
+    """The embedding in float16, and the functions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    halved = {**weights, "embedding": weights["embedding"].astype(np.float16)}
+    with atomic(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **halved)
+    if path.stat().st_size > MOST_BYTES:
+        print(f"{path} has {path.stat().st_size:,} bytes, too many to bring back", file=sys.stderr)
+
+
+def _line(stem: str, record: dict[str, Any]) -> str:
+    training = record["training"]
+    took = f"{duration(training['seconds'])}, loss {training['train_loss']:.3f}" if training else "not trained"
+    scores = [f"{name} {score['value']:.2f}" for name, score in record["scores"].items()]
+    tests = [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["group"] == "languages"]
+    tests += [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["group"] == CLASSIFICATION]
+    return f"{stem}: {took}; {', '.join(scores + tests)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Every kind of model, on every back end, is what a plain autograd version of it is: one node after the other."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_batch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from banyan.config import CHOICES, Config
+from banyan.contrastive import SCALE
+from banyan.graph import Graph
+from banyan.model import BanyanModel
+from banyan.objective import loss
+from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
+
+VOCAB = 11
+KINDS = list(product(CHOICES["trees"], CHOICES["functions"], CHOICES["objective"]))
+DROPOUT = Dropout(0.2, seed=3, step=5, leaf_rate=0.4)
+BACKENDS = [("numba", torch.float64), ("torch", torch.float64), ("triton", torch.float32)]
+
+
+def plain_loss(model: BanyanModel, graph: Graph, dropout: Dropout) -> Tensor:
+    """The objective by the paper's words, every node a tensor of its own."""
+    config, L = model.config, graph.n_leaves
+    K, E = config.channels, config.dim
+
+    def mask(place: int, node: int) -> Tensor:
+        return torch.from_numpy(dropout.mask(place, int(graph.key[node]), E)).to(model.embedding)
+
+    def through(gate: Tensor, x: Tensor) -> Tensor:
+        channels = x.view(K, -1)
+        return (channels @ gate if config.functions == "linear" else channels * gate.sigmoid()).flatten()
+
+    def bias(vector: Tensor) -> Tensor:
+        return vector.repeat(K)
+
+    up = [model.embedding[token] * mask(LEAF, i) for i, token in enumerate(graph.token.tolist())]
+    for m, (left, right) in enumerate(graph.children.tolist()):
+        both = through(model.comp_l, up[left]) + through(model.comp_r, up[right]) + bias(model.comp_b)
+        up.append(both * mask(NODE, L + m))
+    messages: list[list[Tensor]] = [[] for _ in up]
+    down = list(up)
+    for node in reversed(range(len(up))):
+        if messages[node]:
+            down[node] = torch.stack(messages[node]).mean(0)
+        if node >= L:
+            left, right = graph.children[node - L].tolist()
+            to_left = through(model.decomp_l, down[node]) + bias(model.decomp_lb)
+            to_right = through(model.decomp_r, down[node]) + bias(model.decomp_rb)
+            messages[left].append(to_left * mask(LEFT_MESSAGE, node))
+            messages[right].append(to_right * mask(RIGHT_MESSAGE, node))
+
+    def contrastive(first: int) -> Tensor:
+        a, b = torch.stack(up[first:]), torch.stack(down[first:])
+        cosines = cosine_similarity(a[:, None], b[None], dim=-1)
+        itself = torch.arange(len(a), device=a.device)
+        return (cross_entropy(cosines * SCALE, itself) + cross_entropy(cosines.T * SCALE, itself)) / 2
+
+    if config.objective == "contrastive":
+        return contrastive(0)
+    token = torch.from_numpy(graph.token).long().to(model.embedding.device)
+    losses = cross_entropy(torch.stack(down[:L]) @ model.out_weight.T + model.out_bias, token, reduction="none")
+    if config.mean_over == "tokens":
+        rebuilt = torch.stack([losses[token == one].mean() for one in token.unique()]).mean()
+    else:
+        rebuilt = losses.mean()
+    return rebuilt if config.objective == "cross-entropy" else (contrastive(L) + rebuilt) / 2
+
+
+def check(model: BanyanModel, dropout: Dropout, seed: int = 0) -> None:
+    tokens, offsets = random_batch(np.random.default_rng(seed), sentences=5, vocab=VOCAB, longest=6)
+    graph = model.structure(tokens, offsets, dropout)
+    got = loss(model, model(graph, dropout))
+    plain = graph if isinstance(graph, Graph) else graph.to_numpy()
+    expected = plain_loss(model, plain, dropout)
+    tolerance = {} if model.embedding.dtype == torch.float64 else {"rtol": 2e-4, "atol": 2e-6}
+    if model.precision == "bf16" and torch.cuda.is_available():  # float32 operands are rounded to TF32 there
+        tolerance = {"rtol": 2e-2, "atol": 2e-4}
+    torch.testing.assert_close(got, expected, **tolerance)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(got, parameters), torch.autograd.grad(expected, parameters)
+    for name, a, b in zip(names, *gradients, strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+def made(backend: str, dtype: torch.dtype, **settings) -> BanyanModel:
+    if backend == "triton":
+        pytest.importorskip("triton")
+    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+    model = BanyanModel(Config(dim=8, channels=4, **settings), VOCAB, backend)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases that are not 0, leaves far apart
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) / 3)
+    return model.to(dtype).to(device)
+
+
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
+@pytest.mark.parametrize(("trees", "functions", "objective"), KINDS)
+def test_every_combination_is_its_plain_version(backend, dtype, trees, functions, objective):
+    check(made(backend, dtype, trees=trees, functions=functions, objective=objective), DROPOUT)
+
+
+@pytest.mark.parametrize(("trees", "objective"), [("entangled", "contrastive"), ("plain", "both")])
+def test_exponentials_taken_in_registers_change_nothing(trees, objective, monkeypatch):
+    output_layer = pytest.importorskip("banyan.backends._triton.loss")
+    monkeypatch.setattr(output_layer, "HALF", torch.float32)  # what bf16 rounds is not the matter here
+    model = made("triton", torch.float32, trees=trees, objective=objective)
+    model.precision = "bf16"
+    check(model, DROPOUT)
+
+
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
+def test_the_mean_over_distinct_tokens_is_its_plain_version(backend, dtype):
+    check(made(backend, dtype, trees="plain", mean_over="tokens"), DROPOUT)
+
+
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
+@pytest.mark.parametrize("structure", [name for name in CHOICES["structure"] if name != "induced"])
+def test_structures_that_look_at_no_vector_are_trained_alike(backend, dtype, structure):
+    check(made(backend, dtype, structure=structure), DROPOUT)
+
+
+def test_self_strae_has_the_parameters_of_the_paper():
+    model = BanyanModel(Config.from_preset("self-strae"), VOCAB)
+    assert sum(function.numel() for function in model.functions) == 1072
+    assert sum(weight.numel() for weight in model.parameters()) == 1072 + VOCAB * 256  # no output layer

@@ -1,0 +1,262 @@
+"""The experiments: the paper's tables as read, the runs, and the page that is made of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import lzma
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from banyan.config import Config
+from banyan.store import Store
+
+ROOT = Path(__file__).parents[1]
+TEX = ROOT.parent / "shared" / "paper" / "banyan.tex"
+sys.path.insert(0, str(ROOT / "experiments"))
+_NAMES = ("no_tree", "page", "page_tables", "paper", "records", "reproduce", "runs")
+no_tree, page, page_tables, paper, records, reproduce, runs = map(importlib.import_module, _NAMES)
+
+
+def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
+    """What a finished run leaves, with made-up figures."""
+    experiment = runs.EXPERIMENTS[name]
+    tasks = [(task, "spearman") for task in (*page_tables.STS.values(), *page_tables.WORDS.values())]
+    tasks += [(task, cut) for task in ("arguana", "quora_small_retrieval") for cut in page_tables.CUTS.values()]
+    tasks += [("sst2", "accuracy"), ("mrpc", "f1")]
+    if experiment.language != "en":
+        tasks = [(experiment.language, "spearman")]
+    figure = {"n": 100, "value": 50.0 + shift, "low": 40.0, "high": 60.0, "note": ""}
+    score = {"value": 50.0 + shift, "low": 45.0, "high": 55.0}
+    training = {"seconds": 20.0, "steps": 100, "tokens": 15_000, "nodes": 60, "plain_nodes": 100, "train_loss": 5.0}
+    return {
+        **experiment.recorded(seed),
+        "vocabulary": 1000,
+        "parameters": {"functions": 14, "embedding": 256_000, "output": 257_000},
+        "training": {**training, "peak_memory_bytes": 10**9} if experiment.trained else None,
+        "energy": None,
+        "machine": {"name": "a card", "versions": {"torch": "2"}},
+        "command": "banyan train",
+        "commit": "abc",
+        "figures": [{"group": "", "task": task, "metric": metric, **figure} for task, metric in tasks],
+        "scores": {"sts": score, "words": score} if experiment.language == "en" else {},
+    }
+
+
+def page_of(folder: Path, found: list[dict[str, Any]]) -> str:
+    (folder / "runs").mkdir()
+    (folder / "paper.json").write_text((page.RESULTS / "paper.json").read_text(encoding="utf-8"), encoding="utf-8")
+    for one in found:
+        (folder / "runs" / f"{one['name']}-{one['seed']}.json").write_text(json.dumps(one))
+    return page.render(folder)
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+def test_results_page_matches_the_json():
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(), "run python experiments/page.py"
+
+
+def test_page_without_any_run_says_so_in_its_cells(tmp_path):
+    text = page_of(tmp_path, [])
+    assert "| STS-12 | 31.98 ± 0.58 | not run yet |  |" in text
+    assert "Of `experiments/claims.py`: not run yet." in text
+
+
+def test_page_gives_the_interval_of_one_seed_and_the_deviation_of_several(tmp_path):
+    one = [record("self-strae", 0)]
+    several = [record("banyan", seed, shift) for seed, shift in enumerate((-1.0, 0.0, 1.0))]
+    text = page_of(tmp_path, one + several)
+    row = next(line for line in text.splitlines() if line.startswith("| STS-12 | 31.98"))
+    assert "50.00 [40.0, 60.0] (1)" in row
+    assert "50.00 ± 1.00 (3)" in row
+    assert "-1.38" in row  # 50 - 51.38
+
+
+def test_page_with_every_run_has_no_empty_cell(tmp_path):
+    text = page_of(tmp_path, [record(name, 0) for name in runs.EXPERIMENTS])
+    left = [line for line in text.splitlines() if "not run yet" in line]
+    assert [line for line in left if "experiments/" not in line] == []
+
+
+def test_score_of_languages_takes_only_seeds_that_all_have():
+    found = [record(name, seed, 2.0 * seed) for name in ("id", "ar") for seed in (0, 1)][:3]
+    assert records.Records(found).mean_over(["id", "ar"], "spearman").values == (50.0,)
+
+
+@pytest.mark.parametrize(("ours", "expected"), [((60.0, 60.2), 1), ((40.0, 40.2), -1), ((49.0, 51.5), 0)])
+def test_a_difference_is_told_only_beyond_two_deviations(ours, expected):
+    assert records.clearly(records.Estimate(ours), {"mean": 50.0, "sd": 1.0}) == expected
+
+
+# --- The paper's tables ----------------------------------------------------------------------------------------------
+
+
+def test_paper_json_is_what_the_tex_says():
+    if not TEX.exists():
+        pytest.skip("the paper is not here")
+    assert (page.RESULTS / "paper.json").read_text(encoding="utf-8") == paper.to_json(paper.read(TEX))
+
+
+def test_a_table_is_read_with_macros_bold_figures_and_deviations_in_a_line_of_their_own():
+    body = r"""
+    \toprule
+    & \multicolumn{2}{c}{Quora} & MRPC \\
+    \cmidrule(lr){2-3}
+    Model & R@1 & R@10 & F1 \\
+    \midrule
+    \sstrae & \textbf{50.63 $\pm$ 1.4}5 & 09.5 & $\approx$10M \\
+    + more & \textbf{1} & 2 & 3 \\
+           & \textbf{$\pm$ 0.1} & $\pm$ 0.2 & $\pm$ 0.3 \\
+    \bottomrule
+    """
+    table = paper._table(body, {"sstrae": "Self-StrAE"})
+    assert table["Self-StrAE"] == {
+        "Quora R@1": {"mean": 50.63, "sd": 1.45},
+        "Quora R@10": {"mean": 9.5, "sd": None},
+        "MRPC F1": {"mean": 1e7, "sd": None, "about": True},
+    }
+    assert table["Self-StrAE + more"]["Quora R@10"] == {"mean": 2.0, "sd": 0.2}
+
+
+def test_a_score_that_is_not_the_mean_of_its_columns_is_found():
+    def row(score: float) -> dict[str, Any]:
+        return {"a": {"mean": 1.0}, "b": {"mean": 2.0}, "Score": {"mean": score}}
+
+    assert [check["agrees"] for check in paper.scores({"right": row(1.51), "wrong": row(1.53)})] == [True, False]
+
+
+# --- The runs --------------------------------------------------------------------------------------------------------
+
+
+def test_one_seed_of_everything_comes_first():
+    todo = runs.plan(runs.chosen(["all"]), [0, 1])
+    first = todo[: len(runs.EXPERIMENTS)]
+    assert {one.name for one, _ in first} == set(runs.EXPERIMENTS)
+    assert {seed for _, seed in first} == {0}
+    importance = [one.importance for one, _ in todo[len(first) :]]
+    assert importance == sorted(importance)
+
+
+def test_ablations_differ_from_banyan_only_where_their_names_say():
+    banyan, strae = runs.EXPERIMENTS["banyan"].config(0), runs.EXPERIMENTS["self-strae"].config(0)
+    mixed = runs.EXPERIMENTS["entangled-diagonal-contrastive"].config(0)
+    assert (mixed.trees, mixed.functions, mixed.channels) == (banyan.trees, banyan.functions, banyan.channels)
+    assert (mixed.objective, mixed.lr, mixed.clip, mixed.leaf_dropout) == (
+        strae.objective,
+        strae.lr,
+        strae.clip,
+        strae.leaf_dropout,
+    )
+    assert (banyan.epochs, runs.EXPERIMENTS["af"].config(0).epochs) == (15, 8)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> Path:
+    """A corpus of a few sentences, two test sets, and two small runs on them."""
+    rng = np.random.default_rng(0)
+    words = "die hond kat huis boom loop sit eet groot klein man vrou kind water son".split()
+    lines = [" ".join(rng.choice(words, 8)) for _ in range(80)]
+    corpus = tmp_path / "corpora" / "af"
+    corpus.mkdir(parents=True)
+    for name, part in (("train", lines[:60]), ("dev", lines[60:])):
+        (corpus / f"{name}.txt.xz").write_bytes(lzma.compress("\n".join(part).encode()))
+    pairs = "".join(f"{a},{b},{i}\n" for i, (a, b) in enumerate(pairwise(lines[:20])))
+    (tmp_path / "eval" / "semrel_dev").mkdir(parents=True)
+    (tmp_path / "eval" / "af_test.csv").write_text(pairs)
+    (tmp_path / "eval" / "semrel_dev" / "af.csv").write_text(pairs)
+    small = {"dim": 16, "channels": 8, "epochs": 1, "batch_size": 16}
+    made = [
+        runs.Experiment("tree", ("languages",), 1, "af", settings=small),
+        runs.Experiment("no-tree", ("controls",), 1, "af", settings=small, model="no-tree"),
+        runs.Experiment("tree-untrained", ("controls",), 1, "af", settings=small, trained=False),
+    ]
+    monkeypatch.setattr(reproduce, "chosen", lambda names: [one for one in made if one.name in names])
+    return tmp_path
+
+
+def reproduced(tiny: Path, *names: str) -> int:
+    places = ["--data", str(tiny), "--work", str(tiny / "work"), "--results", str(tiny / "out")]
+    kept = ["--keep-weights", "--out-weights", str(tiny / "weights")]
+    return reproduce.main([*names, *places, *kept, "--device", "cpu"])
+
+
+def test_a_run_leaves_its_record_and_is_skipped_the_second_time(tiny, capsys):
+    assert reproduced(tiny, "tree", "no-tree", "tree-untrained") == 0
+    found = {name: json.loads((tiny / "out" / f"{name}-0.json").read_text()) for name in ("tree", "no-tree")}
+    for one in found.values():
+        (test,) = [figure for figure in one["figures"] if figure["group"] == "languages"]
+        assert test["low"] <= test["value"] <= test["high"]
+        assert one["training"]["steps"] == 4
+        assert one["training"]["dev_loss"] > 0
+    assert found["tree"]["parameters"]["functions"] == 7 * 2
+    assert found["no-tree"]["parameters"]["functions"] == 2 * 2
+    untrained = json.loads((tiny / "out" / "tree-untrained-0.json").read_text())
+    assert (untrained["training"], untrained["settings"]["epochs"]) == (None, 0)
+    with np.load(tiny / "weights" / "tree-0.npz") as weights:
+        assert weights["embedding"].dtype == np.float16
+        assert weights["comp_l"].shape == (2,)
+
+    capsys.readouterr()
+    assert reproduced(tiny, "tree") == 0
+    assert "there already" in capsys.readouterr().out
+
+
+def test_prepared_folders_are_enough_where_the_corpus_is_not(tiny):
+    assert reproduced(tiny, "tree", "--prepare") == 0
+    (tiny / "corpora").rename(tiny / "elsewhere")
+    assert reproduced(tiny, "tree-untrained") == 0
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tiny, capsys, monkeypatch):
+    def broken(*_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(no_tree, "train", broken)
+    assert reproduced(tiny, "no-tree", "tree", "tree-untrained") == 1
+    assert "no-tree-0 failed: RuntimeError: out of memory" in capsys.readouterr().err
+    assert {path.name for path in (tiny / "out").iterdir()} == {"tree-0.json", "tree-untrained-0.json"}
+
+
+# --- The control without trees ---------------------------------------------------------------------------------------
+
+
+def test_no_tree_is_the_mean_of_leaves_and_back():
+    rng = np.random.default_rng(0)
+    sentences = [rng.integers(0, 30, n) for n in rng.integers(1, 9, 12)]
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in sentences])])
+    store = Store(np.concatenate(sentences).astype(np.uint16), offsets, None, "")  # type: ignore[arg-type]
+    model = no_tree.NoTree(Config(dim=8, channels=4), 30)
+    chosen = [np.array([3, 1, 7, 2]), np.array([5, 9])]
+    batches = list(no_tree.OnDevice(store, torch.device("cpu")).batches(chosen))
+    for indices, batch in zip(chosen, batches, strict=True):
+        torch.testing.assert_close(model(batch), plainly(model, [sentences[i] for i in indices]))
+
+
+def plainly(model: Any, sentences: list[np.ndarray]) -> torch.Tensor:
+    """The loss of a batch, word for word as described."""
+    means = [model.embedding[torch.from_numpy(one)].mean(0) for one in sentences]
+    down = [mean * torch.sigmoid(model.gate).repeat(4) + model.bias.repeat(4) for mean in means]
+    tokens = sorted({int(token) for one in sentences for token in one})
+    held_by = [[d for d, one in zip(down, sentences, strict=True) if token in one] for token in tokens]
+    rebuilt = torch.stack([torch.stack(holders).mean(0) for holders in held_by])
+    logits = rebuilt @ model.out_weight.T + model.out_bias
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(tokens))
+
+
+def test_no_tree_encodes_the_mean_and_nothing_as_zero():
+    class Letters:
+        def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+            tokens = [ord(letter) - ord("a") for text in texts for letter in text]
+            return np.array(tokens), np.concatenate([[0], np.cumsum([len(text) for text in texts])])
+
+    embedding = np.arange(8, dtype=np.float32).reshape(4, 2)
+    encoded = no_tree.Encoder(Letters(), embedding).encode(["ab", "", "d", "aaa", ""])
+    np.testing.assert_array_equal(encoded, [[1, 2], [0, 0], [6, 7], [0, 1], [0, 0]])
