@@ -114,6 +114,7 @@ def _forget(device: torch.device) -> None:
     """What an earlier run left in the device's memory."""
     gc.collect()
     if device.type == "cuda":
+        torch.cuda.init()  # no figures can be reset before
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
 
