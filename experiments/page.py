@@ -124,26 +124,29 @@ def _costs(records: Records) -> str:
         for device in dict.fromkeys(record["machine"]["name"] for record in runs):
             rows.append(_cost(name, device, [record for record in runs if record["machine"]["name"] == device]))
     columns = [
-        "run", "seeds", "device", "seconds", "steps", "tokens/s", "peak memory, GB", "nodes, share of plain",
-        "mean power, W", "energy, Wh", "Wh at the power limit",
+        "run", "seeds", "device", "runs at once", "seconds", "steps", "tokens/s", "peak memory, GB",
+        "nodes, share of plain", "mean power, W", "energy, Wh", "Wh at the power limit",
     ]  # fmt: skip
     if not rows:
         return section("9. What it costs", f"{NOT_RUN[:1].upper()}{NOT_RUN[1:]}.")
     told = (
-        "Training alone, without tokenising and evaluation; of the fastest of the seeds, because the first one on a "
-        "machine also compiles kernels. Energy is of the card alone: its mean draw, sampled while it trained, times "
-        "the seconds."
+        "Training with the loss on held-out text after each epoch, without tokenising and evaluation, and with the "
+        "compilation of kernels where a run was the first of its kind on a machine. Where several runs shared the "
+        "card, the fastest seed is given, its seconds are more than it needs alone, and the energy is left out. "
+        "Energy: the card's mean draw, sampled while it trained, times the seconds. What training takes alone and compiled: "
+        "docs/gpu.md."
     )
     return section("9. What it costs", told, table(columns, rows))
 
 
 def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
-    fastest = min(runs, key=lambda run: run["training"]["seconds"])
-    training, energy = fastest["training"], fastest["energy"]
+    best = min(runs, key=lambda run: (run["sharing"], run["training"]["seconds"]))
+    training, energy = best["training"], best["energy"] if best["sharing"] == 1 else None
     return [
         name,
         len(runs),
         device,
+        best["sharing"],
         f"{training['seconds']:.1f}",
         training["steps"],
         f"{training['tokens'] / training['seconds']:,.0f}",

@@ -24,7 +24,7 @@ NAMES = dict(
     )
 )
 MODELS = {"Self-StrAE": "self-strae", "Banyan": "banyan"}
-CUTS = {"NDCG@1": "ndcg@1", "NDCG@10": "ndcg@10", "R@1": "r@1", "R@10": "r@10"}
+CUTS = {"NDCG@1": "nDCG@1", "NDCG@10": "nDCG@10", "R@1": "R@1", "R@10": "R@10"}  # the paper's name, and ours
 SPEARMAN = "spearman"
 
 
@@ -116,8 +116,7 @@ def retrieval(material: Material) -> str:
                 row.append(difference(ours, paper))
                 if not absent:
                     compared[model].append((f"{place} {column}", ours, paper))
-            spelt = metric.replace("ndcg", "nDCG").replace("r@", "R@")
-            rows.append([*row, material.baseline("retrieval", [place.lower(), spelt], "TF-IDF")])
+            rows.append([*row, material.baseline("retrieval", [place.lower(), metric], "TF-IDF")])
     for place, task, metric, column in (("SST-2", "sst2", "accuracy", "Acc"), ("MRPC", "mrpc", "f1", "F1")):
         row = [place, column]
         for model, run in MODELS.items():

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from banyan.config import Config
+from banyan.evaluate.retrieval import Beir, retrieval
 from banyan.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -34,13 +35,15 @@ def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
         tasks = [(experiment.language, "spearman")]
     figure = {"n": 100, "value": 50.0 + shift, "low": 40.0, "high": 60.0, "note": ""}
     score = {"value": 50.0 + shift, "low": 45.0, "high": 55.0}
-    training = {"seconds": 20.0, "steps": 100, "tokens": 15_000, "nodes": 60, "plain_nodes": 100, "train_loss": 5.0}
+    counts = {"steps": 100, "tokens": 15_000, "sentences": 500, "nodes": 60, "plain_nodes": 100}
+    training = {"seconds": 20.0, **counts, "train_loss": 5.0}
     return {
         **experiment.recorded(seed),
         "vocabulary": 1000,
         "parameters": {"functions": 14, "embedding": 256_000, "output": 257_000},
         "training": {**training, "peak_memory_bytes": 10**9} if experiment.trained else None,
         "energy": None,
+        "sharing": 1,
         "machine": {"name": "a card", "versions": {"torch": "2"}},
         "command": "banyan train",
         "commit": "abc",
@@ -84,6 +87,13 @@ def test_page_with_every_run_has_no_empty_cell(tmp_path):
     text = page_of(tmp_path, [record(name, 0) for name in runs.EXPERIMENTS])
     left = [line for line in text.splitlines() if "not run yet" in line]
     assert [line for line in left if "experiments/" not in line] == []
+
+
+def test_page_knows_retrieval_figures_by_the_names_that_evaluation_gives_them():
+    texts = ["a b", "c d"]
+    beir = Beir(["x", "y"], texts, texts, ["q", "r"], ["e", "f"], {"q": {"x": 1}, "r": {"y": 1}}, 0)
+    found = retrieval(lambda texts: np.ones((len(texts), 2), np.float32), beir, "toy")
+    assert {outcome.metric for outcome in found} == set(page_tables.CUTS.values())
 
 
 def test_score_of_languages_takes_only_seeds_that_all_have():
