@@ -71,6 +71,7 @@ def means_by(steps: np.ndarray, values: np.ndarray) -> dict[int, tuple[int, floa
 
 def norms(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dict[str, Any]:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     lines = corpus_lines(data, "en", "dev", 2 * SENTENCES)
     figure = Figure(figsize=(9, 3.8), layout="constrained")
@@ -92,6 +93,10 @@ def norms(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dict[s
         low, high = axes.dataLim.intervaly
         if high > 30 * low:
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("")
+            axes.xaxis.get_major_locator().set_params(integer=True)
         else:
             axes.set_ylim(0)
         plain_axes(axes)

@@ -133,8 +133,8 @@ def _costs(records: Records) -> str:
         "Training with the loss on held-out text after each epoch, without tokenising and evaluation, and with the "
         "compilation of kernels where a run was the first of its kind on a machine. Where several runs shared the "
         "card, the fastest seed is given, its seconds are more than it needs alone, and the energy is left out. "
-        "Energy: the card's mean draw, sampled while it trained, times the seconds. What training takes alone and compiled: "
-        "docs/gpu.md."
+        "Energy: the card's mean draw, sampled while it trained, times the seconds. "
+        "What training takes alone and compiled: docs/gpu.md."
     )
     return section("9. What it costs", told, table(columns, rows))
 
