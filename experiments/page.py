@@ -1,4 +1,4 @@
-"""Write RESULTS.md from experiments/results, every figure of it.
+"""Write RESULTS.md from experiments/results, every figure of it; and its summary into README.md.
 
     python experiments/page.py [--check]
 """
@@ -23,16 +23,16 @@ from banyan.files import write_text
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "RESULTS.md"
+README = Path(__file__).parents[1] / "README.md"
+_MARKS = "<!-- written by experiments/page.py -->\n", "<!-- until here -->\n"
 
 
 def render(results: Path = RESULTS) -> str:
     """The whole page."""
-    material = Material(
-        Records.read(results / "runs"), _read(results / "paper.json"), _read(results / "baselines.json")
-    )
+    material = _material(results)
     parts = [
         _opening(material),
-        _summary(material),
+        section("At a glance", _summary(material)),
         tables.sentences(material),
         tables.words(material),
         tables.retrieval(material),
@@ -48,6 +48,16 @@ def render(results: Path = RESULTS) -> str:
         _how(material.records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def readme(text: str, results: Path = RESULTS) -> str:
+    """The README with the summary between its marks."""
+    before, rest = text.split(_MARKS[0])
+    return f"{before}{_MARKS[0]}{_summary(_material(results))}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}"
+
+
+def _material(results: Path) -> Material:
+    return Material(Records.read(results / "runs"), _read(results / "paper.json"), _read(results / "baselines.json"))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -99,7 +109,7 @@ def _summary(material: Material) -> str:
     columns.append("TF-IDF of characters, nothing learnt")
     said = [_against_nothing("English sentences", records.score("banyan", "sts"), rows[0][-1])]
     said.append(_against_nothing("the nine languages", ours, nothing))
-    return section("At a glance", table(columns, rows), "\n".join(line for line in said if line))
+    return f"{table(columns, rows)}\n\n" + "\n".join(line for line in said if line)
 
 
 def _against_nothing(where: str, ours: Estimate, nothing: float | None) -> str:
@@ -186,16 +196,16 @@ def _firsts(records: Records) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only say whether RESULTS.md is up to date")
+    parser.add_argument("--check", action="store_true", help="only say whether they are up to date")
     options = parser.parse_args()
-    text = render()
-    if not options.check:
-        write_text(PAGE, text)
-        return 0
-    same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-    if not same:
-        print(f"{PAGE.name} does not match experiments/results: run python experiments/page.py", file=sys.stderr)
-    return 0 if same else 1
+    wanted = {PAGE: render(), README: readme(README.read_text(encoding="utf-8"))}
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if options.check:
+            print(f"{path.name} does not match experiments/results: run python experiments/page.py", file=sys.stderr)
+        else:
+            write_text(path, wanted[path])
+    return 1 if options.check and stale else 0
 
 
 if __name__ == "__main__":

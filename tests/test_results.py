@@ -65,6 +65,8 @@ def page_of(folder: Path, found: list[dict[str, Any]]) -> str:
 
 def test_results_page_matches_the_json():
     assert page.PAGE.read_text(encoding="utf-8") == page.render(), "run python experiments/page.py"
+    readme = page.README.read_text(encoding="utf-8")
+    assert readme == page.readme(readme), "run python experiments/page.py"
 
 
 def test_page_without_any_run_says_so_in_its_cells(tmp_path):
