@@ -260,7 +260,8 @@ def unbiased(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dic
         ],
         "rows": rows,
         "notes": [
-            f"Model: {name}, held fixed, without dropout. {TOKENS} tokens that occur in {OFTEN[0]} to {OFTEN[1]:,} of "
+            f"Model: {name}, epochs: {model.config.epochs}, candidates: {model.config.candidates}, held fixed, without "
+            f"dropout. {TOKENS} tokens that occur in {OFTEN[0]} to {OFTEN[1]:,} of "
             f"{POPULATION:,} training sentences; these are cut into batches, each entangled, and what a leaf gets in a "
             "batch that has it is compared with what it gets where all sentences are entangled (the population); "
             f"{SHUFFLES} shuffles",
