@@ -84,7 +84,8 @@ def test_every_set_of_a_suite_has_a_row_that_has_a_figure_or_says_why_not(data):
     assert [row.task for row in rows] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick", "semrel"]
     measured = [row.task for row in rows if row.outcome]
     assert measured == ["sts12", "sts13", "stsb", "semrel"]
-    assert by_task(rows)["sick"].note == f"not measured; no sick_test.csv in {data}/eval"
+    absent = f"no sick_test.csv in {data}/eval"
+    assert by_task(rows)["sick"].note == f"not measured; {absent}; banyan eval --fetch downloads it"
     assert "training split" in by_task(rows)["semrel"].note
     pairs = read_pairs(data / "eval" / "stsb_test.csv")
     a, b = letters(pairs.first), letters(pairs.second)
@@ -105,7 +106,7 @@ def test_the_folder_may_be_that_of_the_sets_or_the_one_above(data):
 def test_quora_is_measured_only_where_it_is(data):
     quora = by_task(suites.run(letters, "retrieval", data))["quora"]
     assert quora.outcome is None
-    assert "put its folder there as quora/" in quora.note
+    assert "put it there as quora/" in quora.note
     assert "quora" not in by_task(suites.run(letters, "dev", data))
     stand_in = by_task(suites.run(letters, "dev", data))["quora_small_retrieval"]
     assert stand_in.outcome
@@ -114,6 +115,33 @@ def test_quora_is_measured_only_where_it_is(data):
     rows = suites.run(letters, "retrieval", data)
     assert [row.task for row in rows if row.outcome] == ["arguana"] * 4 + ["quora"] * 4
     assert {row.outcome.metric for row in rows if row.outcome} == {"nDCG@1", "nDCG@10", "R@1", "R@10"}
+
+
+def test_a_word_list_that_is_not_there_says_where_it_comes_from(data, tmp_path):
+    note = by_task(suites.run(letters, "words", data))["wordsim-s"].note
+    assert note.startswith(f"not measured; no wordsim_similarity_goldstandard.txt in {data}; --fetch has no source")
+    assert "the authors' repository" in note
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BanyanError, match=r"its files are simlex\.tsv, .*; --fetch has no source for it"):
+        suites.tasks("words", tmp_path / "empty")
+
+
+def test_a_set_of_another_size_than_the_authors_says_so_and_one_of_the_users_own_does_not(data):
+    rows = by_task(suites.run(letters, "sts", data))
+    assert rows["sts12"].note == "12 items, where the authors' file has 3,108"
+    assert rows["semrel"].note.endswith("under this name; 15 items, where the authors' file has 5,500")
+    own = write_pairs(data / "sts12")
+    assert [row.note for task in suites.own(pairs=[own]) for row in suites.measure(letters, task)] == [""]
+
+
+def test_judgements_of_what_is_not_there_are_in_the_note_of_every_row(data):
+    assert by_task(suites.run(letters, "retrieval", data))["arguana"].note == ""
+    path = data / "beir/arguana/qrels/test.tsv"
+    judged = path.read_text()
+    for lost, told in (1, "1"), (5, "5, as in the official file"):
+        path.write_text(judged + "".join(f"q{i}\tgone\t1\n" for i in range(lost)))
+        notes = {row.note for row in suites.run(letters, "retrieval", data) if row.task == "arguana"}
+        assert notes == {f"judgements that name a document or a query which is not there: {told}"}
 
 
 def test_classification_of_both_sets(data):
@@ -125,7 +153,8 @@ def test_classification_of_both_sets(data):
     rows = by_task(suites.run(letters, "classification", data))
     assert rows["sst2"].outcome
     assert rows["sst2"].outcome.metric == "accuracy"
-    assert rows["mrpc"].note == f"not measured; no mrpc_train.csv and no mrpc_test.csv in {data}"
+    absent = f"no mrpc_train.csv and no mrpc_test.csv in {data}"
+    assert rows["mrpc"].note == f"not measured; {absent}; banyan eval --fetch downloads it"
 
 
 def test_what_a_set_needs_and_is_not_installed_is_said_and_breaks_no_other(data, monkeypatch):
@@ -183,6 +212,7 @@ def test_all_sentence_and_word_sets_of_the_shared_data_are_read(shared_data):
     pairs = [task for task in suites.tasks("dev", shared_data) if task.group == "dev"]
     sizes = [row.outcome.n for task in pairs for row in suites.measure(letters, task) if row.outcome]
     assert sizes == [351, 238, 9917]
+    assert not any("items, where the authors' file has" in row.note for row in rows)
     assert all(task.paths for task in suites.tasks("dev", shared_data))
     assert [task.name for task in suites.tasks("paper", shared_data) if not task.paths] == ["quora"]
 
@@ -288,7 +318,7 @@ def test_help_names_every_suite_and_its_examples_parse(banyan):  # noqa: F811
     for suite in suites.SUITES:
         assert f"\n  {suite} " in out
     examples = out.partition("examples:\n")[2].splitlines()
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         assert cli._options(shlex.split(example)[1:]).command is cli._eval
 
@@ -346,6 +376,7 @@ def test_eval_of_files_of_the_users_own(banyan, folder, tmp_path):  # noqa: F811
         (["--suite", "sts"], "--suite sts needs --data DIR"),
         (["--pairs", __file__, "--data", "."], "--data goes with --suite"),
         (["--pairs", __file__, "--languages", "hi"], "--languages goes with --suite"),
+        (["--pairs", __file__, "--fetch"], "--fetch goes with --suite"),
     ],
 )
 def test_usage_errors_of_eval(banyan, arguments, message):  # noqa: F811

@@ -160,8 +160,9 @@ def _eval(options: argparse.Namespace) -> None:
     from banyan.display import Display
     from banyan.evaluate import suites, table
 
-    tasks, display = _eval_tasks(options), Display(options.quiet)
     table.check_names(options.out)
+    display = Display(options.quiet)
+    tasks = _eval_tasks(options, display.note)
     models = [(options.model, _model(options))]
     if options.against:
         models.append((options.against, _load(options.against, options.device)))
@@ -178,15 +179,15 @@ def _eval(options: argparse.Namespace) -> None:
         display.note(f"wrote {path}")
 
 
-def _eval_tasks(options: argparse.Namespace) -> list[Any]:
-    """What to measure on; found before any model is loaded."""
+def _eval_tasks(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Any]:
+    """What to measure on; found, or fetched, before any model is loaded."""
     from banyan.evaluate import suites
 
     if options.suite is None and not (options.pairs or options.words or options.beir):
         options.parser.error("nothing to evaluate on: give --suite NAME --data DIR, or --pairs, --words or --beir")
     found = suites.own(options.pairs, options.words, options.beir)
     if options.suite is None:
-        for name in ("data", "languages"):
+        for name in ("data", "languages", "fetch"):
             if getattr(options, name):
                 options.parser.error(f"--{name} goes with --suite")
         return found
@@ -195,6 +196,10 @@ def _eval_tasks(options: argparse.Namespace) -> list[Any]:
         options.parser.refuse(f"there is no suite {options.suite} among {known}", options.suite, suites.SUITES)
     if options.data is None:
         options.parser.error(f"--suite {options.suite} needs --data DIR, the folder that holds its files")
+    if options.fetch:
+        from banyan.evaluate.fetch import fetch
+
+        fetch(options.suite, options.data, options.languages, tell)
     return suites.tasks(options.suite, options.data, options.languages) + found
 
 
@@ -509,12 +514,14 @@ def _explain_arguments(parser: _Parser) -> None:
 
 def _eval_arguments(parser: _Parser) -> None:
     own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...]"
-    parser.usage = f"banyan eval MODEL [--suite NAME --data DIR] {own} [options]"
+    parser.usage = f"banyan eval MODEL [--suite NAME --data DIR [--fetch]] {own} [options]"
     _model_argument(parser)
     suite = parser.add_argument_group("the paper's sets")
     suite.add_argument("--suite", metavar="NAME", help="one of those above")
     data = "the authors' files: a folder of sts12_test.csv, simlex.tsv, ..., with beir/ inside or beside it"
     suite.add_argument("--data", metavar="DIR", help=data)
+    fetched = 'download into DIR what it lacks and the Hugging Face hub has (needs pip install "banyan-embed[hub]")'
+    suite.add_argument("--fetch", action="store_true", help=fetched)
     languages = "af, am, ... of the suites languages and dev (default: all that are there; for dev, English)"
     suite.add_argument("--languages", nargs="+", default=[], metavar="LANG", help=languages)
     yours = parser.add_argument_group("your own")
@@ -541,7 +548,11 @@ suites:
   classification  SST-2 and MRPC: a small network on the embeddings as they are
   paper           the four above
   languages       SemRel in nine languages; with one model, say which: --languages hi
-  dev             the sets for choosing settings; look at the others when you have chosen"""
+  dev             the sets for choosing settings; look at the others when you have chosen
+
+Their files are read from DIR. With --fetch, those that DIR lacks are downloaded into it first, each once; without it
+nothing is ever downloaded. The word lists and the English sets of dev cannot be fetched. A set that is not there has
+a line that says so, and one of another size than the authors' file has a note. More: docs/evaluation.md."""
 
 
 def _info_arguments(parser: _Parser) -> None:
@@ -642,6 +653,7 @@ _COMMANDS = {
         _EVAL_MORE,
         (
             "banyan eval model/ --suite sts --data data/eval",
+            "banyan eval model/ --suite sts --data data/ --fetch",
             "banyan eval model/ --suite paper --data data/ -o results.json -o results.md",
             "banyan eval model/ --suite dev --data data/ --against other-model/",
             "banyan eval hindi/ --suite languages --languages hi --data data/eval",

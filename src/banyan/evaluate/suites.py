@@ -21,9 +21,10 @@ class Task(NamedTuple):
     group: str  # means are taken over a group
     name: str
     files: tuple[str, ...]
-    measure: Callable[[Encode, str, Sequence[Path]], list[Outcome]]
+    measure: Callable[[Encode, str, Sequence[Path]], tuple[list[Outcome], str]]  # and what the data makes one say
     note: str = ""  # what a reader of its figure must know
-    missing: str = ""  # why it may not be there
+    origin: str = ""  # where it can be had
+    missing: str = ""  # why it is not there
     paths: tuple[Path, ...] = ()  # of the files; empty where one is not there
 
 
@@ -39,24 +40,32 @@ class Row(NamedTuple):
 # --- What makes figures of files -------------------------------------------------------------------------------------
 
 
-def _pairs(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
-    return [similarity(encode, read_pairs(paths[0]), task)]
+def _pairs(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
+    return [similarity(encode, read_pairs(paths[0]), task)], ""
 
 
-def _words(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
-    return [words(encode, paths[0], task)]
+def _words(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
+    return [words(encode, paths[0], task)], ""
 
 
-def _retrieval(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
+def _retrieval(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     from banyan.evaluate.retrieval import read_beir, retrieval
 
-    return retrieval(encode, read_beir(paths[0]), task)
+    data = read_beir(paths[0])
+    return retrieval(encode, data, task), _of_missing(task, data.missing)
 
 
-def _classification(encode: Encode, task: str, paths: Sequence[Path]) -> list[Outcome]:
+def _of_missing(task: str, missing: int) -> str:
+    if not missing:
+        return ""
+    official = ", as in the official file" if missing == _OFFICIALLY_MISSING.get(task) else ""
+    return f"judgements that name a document or a query which is not there: {missing:,}{official}"
+
+
+def _classification(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     from banyan.evaluate.classification import classification, read_labelled
 
-    return classification(encode, read_labelled(paths[0]), read_labelled(paths[1]), task)
+    return classification(encode, read_labelled(paths[0]), read_labelled(paths[1]), task), ""
 
 
 # --- The suites ------------------------------------------------------------------------------------------------------
@@ -65,7 +74,16 @@ _NOTES = {
     "semrel": "SemRel's English training split, which the authors publish under this name",
     "es": "SemRel's Spanish development split, which the authors publish as test set",
 }
-_NO_QUORA = "BEIR's Quora (522,931 questions) is not part of the authors' files: put its folder there as quora/"
+_ITEMS = {  # pairs or test texts of the authors' files
+    "sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379,
+    "sick": 4927, "semrel": 5500,
+    "id": 360, "ar": 595, "te": 297, "mr": 298, "ha": 603, "af": 375, "es": 140, "am": 171, "hi": 968,
+    "simlex": 995, "wordsim-s": 203, "wordsim-r": 252, "sst2": 872, "mrpc": 1725,
+}  # fmt: skip
+_OFFICIALLY_MISSING = {"arguana": 5}
+_ON_HUB = "banyan eval --fetch downloads it"
+_WORD_LISTS = "--fetch has no source for it: the authors' repository has, github.com/exlab-research/Banyan"
+_QUORA = "BEIR's Quora (522,931 questions) is not part of the authors' files: put it there as quora/, or use --fetch"
 _STAND_IN = "a stand-in built from QQP pairs, not BEIR's Quora"
 _SST_DEV = "measured on SST-2's development set, as the authors' files have it"
 LANGUAGES = ("id", "ar", "te", "mr", "ha", "af", "es", "am", "hi")
@@ -74,28 +92,31 @@ _STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick", "semrel")
 
 
 def _test_sets(group: str, names: Iterable[str]) -> list[Task]:
-    return [Task(group, name, (f"{name}_test.csv",), _pairs, _NOTES.get(name, "")) for name in names]
+    return [Task(group, name, (f"{name}_test.csv",), _pairs, _NOTES.get(name, ""), _ON_HUB) for name in names]
 
 
 def _dev_sets(languages: Iterable[str]) -> list[Task]:
-    return [Task("dev", f"semrel_dev/{name}", (f"semrel_dev/{name}.csv",), _pairs) for name in languages]
+    return [
+        Task("dev", f"semrel_dev/{name}", (f"semrel_dev/{name}.csv",), _pairs, origin=_ON_HUB if name != "en" else "")
+        for name in languages
+    ]
 
 
 _SUITES: dict[str, list[Task]] = {
     "sts": _test_sets("sts", _STS),
     "words": [
-        Task("words", "simlex", ("simlex.tsv",), _words),
-        Task("words", "wordsim-s", ("wordsim_similarity_goldstandard.txt",), _words),
-        Task("words", "wordsim-r", ("wordsim_relatedness_goldstandard.txt",), _words),
+        Task("words", "simlex", ("simlex.tsv",), _words, origin=_WORD_LISTS),
+        Task("words", "wordsim-s", ("wordsim_similarity_goldstandard.txt",), _words, origin=_WORD_LISTS),
+        Task("words", "wordsim-r", ("wordsim_relatedness_goldstandard.txt",), _words, origin=_WORD_LISTS),
     ],
     "languages": _test_sets("languages", LANGUAGES),
     "retrieval": [
-        Task("retrieval", "arguana", ("arguana",), _retrieval),
-        Task("retrieval", "quora", ("quora",), _retrieval, missing=_NO_QUORA),
+        Task("retrieval", "arguana", ("arguana",), _retrieval, origin=_ON_HUB),
+        Task("retrieval", "quora", ("quora",), _retrieval, origin=_QUORA),
     ],
     "classification": [
-        Task("classification", "sst2", ("sst_train.tsv", "sst_dev.tsv"), _classification, _SST_DEV),
-        Task("classification", "mrpc", ("mrpc_train.csv", "mrpc_test.csv"), _classification),
+        Task("classification", "sst2", ("sst_train.tsv", "sst_dev.tsv"), _classification, _SST_DEV, _ON_HUB),
+        Task("classification", "mrpc", ("mrpc_train.csv", "mrpc_test.csv"), _classification, origin=_ON_HUB),
     ],
     "dev": [
         Task("dev", "stsb_dev_clean", ("stsb_dev_clean.tsv",), _pairs),
@@ -112,18 +133,25 @@ SUITES = ("paper", "sts", "words", "languages", "retrieval", "classification", "
 def tasks(suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Task]:
     """The sets of a suite, as far as `data` holds them. With `languages`, those of the suite languages instead of all
     that are there; of the suite dev, their development sets instead of the English ones."""
-    if suite not in SUITES:
-        raise BanyanError(f"there is no suite {suite}: choose one of {', '.join(SUITES)}")
+    wanted = _wanted(suite, languages)
     if not Path(data).is_dir():
         raise BanyanError(f"there is no folder {data} of evaluation sets")
-    found = [_found(task, Path(data)) for task in _wanted(suite, languages)]
+    found = [_found(task, Path(data)) for task in wanted]
     if not any(task.paths for task in found):
         files = ", ".join(name for task in found for name in task.files)
-        raise BanyanError(f"{data} holds no set of the suite {suite}; its files are {files}")
+        origins = "".join(f"; {origin}" for origin in dict.fromkeys(task.origin for task in found) if origin)
+        raise BanyanError(f"{data} holds no set of the suite {suite}; its files are {files}{origins}")
     return found
 
 
+def lacking(suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[str]:
+    """The files and folders of a suite that `data`, if it is there at all, does not hold."""
+    return [name for task in _wanted(suite, languages) for name in task.files if _find(Path(data), name) is None]
+
+
 def _wanted(suite: str, languages: Sequence[str]) -> list[Task]:
+    if suite not in SUITES:
+        raise BanyanError(f"there is no suite {suite}: choose one of {', '.join(SUITES)}")
     if not languages:
         return _SUITES[suite]
     if suite not in ("languages", "dev"):
@@ -137,10 +165,10 @@ def _wanted(suite: str, languages: Sequence[str]) -> list[Task]:
 
 def _found(task: Task, data: Path) -> Task:
     paths = [_find(data, name) for name in task.files]
-    lacking = [name for name, path in zip(task.files, paths, strict=True) if path is None]
-    if lacking:
-        why = task.missing or "no " + " and no ".join(lacking) + f" in {data}"
-        return task._replace(missing=why)
+    absent = [name for name, path in zip(task.files, paths, strict=True) if path is None]
+    if absent:
+        why = f"no {' and no '.join(absent)} in {data}"
+        return task._replace(missing=f"{why}; {task.origin}" if task.origin else why)
     return task._replace(paths=tuple(path for path in paths if path is not None))
 
 
@@ -169,10 +197,17 @@ def measure(encode: Encode, task: Task) -> list[Row]:
     if not task.paths:
         return [Row(task.group, task.name, None, f"not measured; {task.missing}")]
     try:
-        outcomes = task.measure(encode, task.name, task.paths)
+        outcomes, said = task.measure(encode, task.name, task.paths)
     except ModuleNotFoundError as error:
         return [Row(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
-    return [Row(task.group, task.name, outcome, task.note) for outcome in outcomes]
+    note = "; ".join(filter(None, [task.note, said, _of_size(task, outcomes[0].n)]))
+    return [Row(task.group, task.name, outcome, note) for outcome in outcomes]
+
+
+def _of_size(task: Task, n: int) -> str:
+    """A set that is not the authors' (the hub has another SICK) must not pass for it."""
+    authors = _ITEMS.get(task.name, n) if task.files else n
+    return f"{n:,} items, where the authors' file has {authors:,}" if n != authors else ""
 
 
 def run(encode: Encode, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Row]:
