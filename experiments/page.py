@@ -171,6 +171,7 @@ def _how(records: Records) -> str:
     runs = [record for name in EXPERIMENTS for record in records[name]]
     lines = [
         "```",
+        'pip install --constraint constraints.txt --editable ".[train,experiments]"',
         "python experiments/reproduce.py all --prepare --data ../shared/data --work work",
         "python experiments/reproduce.py all --data ../shared/data --work work --seeds 0 1 2 3 --classification",
         "python experiments/page.py",
