@@ -68,7 +68,7 @@ def trained(
 def _banyan(
     experiment: Experiment, config: Config, text: Prepared, folder: Path, device: torch.device, display: Display
 ) -> Trained:
-    model = BanyanModel(config, text.tokenizer.vocab_size).to(device)
+    model = BanyanModel(config, text.tokenizer.vocab_size, pieces=text.tokenizer.pieces).to(device)
     model.precision = devices.choose_precision("auto", device)
     training: dict[str, Any] = {}
     if experiment.trained:
@@ -80,8 +80,8 @@ def _banyan(
             run.go(checkpoint_seconds=60, tensorboard=False)
         training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
         shutil.rmtree(folder)
-    numbers = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    weights = {name: numbers[name].cpu().numpy() for name in ("embedding", *Functions._fields)}
+    numbers, finished = {name: parameter.detach() for name, parameter in model.named_parameters()}, model.folded()
+    weights = {name: finished[name] for name in ("embedding", *Functions._fields)}
     return Trained(weights, counted(numbers), training)
 
 
@@ -94,7 +94,7 @@ def _no_tree(experiment: Experiment, config: Config, text: Prepared, device: tor
 
 def counted(numbers: dict[str, torch.Tensor]) -> dict[str, int]:
     """How many parameters of each kind the model has."""
-    kinds = {"embedding": "embedding", "out_weight": "output", "out_bias": "output"}
+    kinds = {"embedding": "embedding", "ngram_vectors": "embedding", "out_weight": "output", "out_bias": "output"}
     counts = {"functions": 0, "embedding": 0, "output": 0}
     for name, tensor in numbers.items():
         counts[kinds.get(name, "functions")] += tensor.numel()

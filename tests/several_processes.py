@@ -20,9 +20,9 @@ from killed_training import die_before_call
 
 
 def signal_in_pass(number: int, n: int) -> None:
-    from banyan import training
+    from banyan import objective
 
-    real, calls = training.reconstruction, 0
+    real, calls = objective.loss, 0
 
     def counted(*args):
         nonlocal calls
@@ -31,7 +31,7 @@ def signal_in_pass(number: int, n: int) -> None:
             os.kill(os.getpid(), number)
         return real(*args)
 
-    training.reconstruction = counted
+    objective.loss = counted
 
 
 def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> int:

@@ -11,6 +11,7 @@ from conftest import random_batch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from banyan import contrastive
 from banyan.config import CHOICES, Config
 from banyan.contrastive import SCALE
 from banyan.graph import Graph
@@ -55,21 +56,21 @@ def plain_loss(model: BanyanModel, graph: Graph, dropout: Dropout) -> Tensor:
             messages[left].append(to_left * mask(LEFT_MESSAGE, node))
             messages[right].append(to_right * mask(RIGHT_MESSAGE, node))
 
-    def contrastive(first: int) -> Tensor:
+    def recognised(first: int) -> Tensor:
         a, b = torch.stack(up[first:]), torch.stack(down[first:])
         cosines = cosine_similarity(a[:, None], b[None], dim=-1)
         itself = torch.arange(len(a), device=a.device)
         return (cross_entropy(cosines * SCALE, itself) + cross_entropy(cosines.T * SCALE, itself)) / 2
 
     if config.objective == "contrastive":
-        return contrastive(0)
+        return recognised(0)
     token = torch.from_numpy(graph.token).long().to(model.embedding.device)
     losses = cross_entropy(torch.stack(down[:L]) @ model.out_weight.T + model.out_bias, token, reduction="none")
     if config.mean_over == "tokens":
         rebuilt = torch.stack([losses[token == one].mean() for one in token.unique()]).mean()
     else:
         rebuilt = losses.mean()
-    return rebuilt if config.objective == "cross-entropy" else (contrastive(L) + rebuilt) / 2
+    return rebuilt if config.objective == "cross-entropy" else (recognised(L) + rebuilt) / 2
 
 
 def check(model: BanyanModel, dropout: Dropout, seed: int = 0) -> None:
@@ -112,6 +113,39 @@ def test_exponentials_taken_in_registers_change_nothing(trees, objective, monkey
     model = made("triton", torch.float32, trees=trees, objective=objective)
     model.precision = "bf16"
     check(model, DROPOUT)
+
+
+@pytest.mark.parametrize("held", [1, 3 * 9 * 8, 1 << 20])  # bytes: a row, three rows or all of P at a time
+def test_contrastive_loss_is_that_of_the_whole_matrix(held, monkeypatch):
+    monkeypatch.setitem(contrastive.HELD, "cpu", held)
+    generator = torch.Generator().manual_seed(0)
+    up, down = (torch.randn(9, 4, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
+    cosines = cosine_similarity(up[:, None], down[None], dim=-1) * SCALE
+    expected = (cross_entropy(cosines, torch.arange(9)) + cross_entropy(cosines.T, torch.arange(9))) / 2
+    torch.testing.assert_close(contrastive.contrastive(up, down), expected)
+    assert torch.autograd.gradcheck(contrastive.contrastive, (up, down))
+
+
+def test_rows_that_are_no_nodes_count_for_nothing():
+    here = torch.tensor([True, False, True, True])
+    up, down = (torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(i)) for i in range(2))
+    expected = contrastive.contrastive(up[here], down[here])
+    up[1] = down[1] = torch.nan
+    up.requires_grad_()
+    got = contrastive.contrastive(up, down, here)
+    torch.testing.assert_close(got, expected)
+    got.backward()
+    assert up.grad.isfinite().all()
+    assert (up.grad[1] == 0).all()
+
+
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
+def test_a_batch_without_inner_nodes_is_no_obstacle(backend, dtype):
+    model = made(backend, dtype, objective="both")
+    graph = model.structure(np.array([3, 4]), np.array([0, 1, 2]))
+    value = loss(model, model(graph))
+    value.backward()
+    assert value.isfinite()
 
 
 @pytest.mark.parametrize(("backend", "dtype"), BACKENDS)

@@ -19,7 +19,6 @@ def test_training_on_wikipedia_ranks_sentence_pairs_far_better_than_chance(share
         (tmp_path / "en.txt").write_text("".join(islice(lines, 60_000)), encoding="utf-8")
     pairs = read_pairs(shared_data / "eval/stsb_dev_clean.tsv")
     model = train(tmp_path / "en.txt", tmp_path / "model", epochs=3, lr=3e-3, candidates="batch", quiet=True)
-    untrained = BanyanModel(model.config, model.tokenizer.vocab_size)
-    weights = {name: parameter.detach().numpy() for name, parameter in untrained.named_parameters()}
-    before = spearman(Banyan(model.config, model.tokenizer, weights).encode, pairs)
+    untrained = BanyanModel(model.config, model.tokenizer.vocab_size, pieces=model.tokenizer.pieces)
+    before = spearman(Banyan(model.config, model.tokenizer, untrained.folded()).encode, pairs)
     assert spearman(model.encode, pairs) > before + 20

@@ -434,6 +434,20 @@ def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
         other.stdin.close()
 
 
+def test_a_model_to_start_from_brings_its_functions_and_its_structure(corpus, tmp_path):
+    linear = {"functions": "linear", "structure": "balanced"}
+    train(corpus, tmp_path / "first", epochs=1, **linear, **SMALL)
+    started = train(corpus, tmp_path / "second", init=tmp_path / "first", epochs=1, quiet=True, device="cpu")
+    assert (started.config.functions, started.config.structure) == ("linear", "balanced")
+
+
+def test_a_model_that_an_older_program_would_misread_says_so(corpus, tmp_path):
+    for name, settings in (("known", {}), ("new", {"structure": "balanced"})):
+        train(corpus, tmp_path / name, epochs=1, **settings, **SMALL)
+    formats = [json.loads((tmp_path / name / "config.json").read_text())["format"] for name in ("known", "new")]
+    assert formats == ["1", "2"]
+
+
 def test_what_a_model_to_start_from_fixes_cannot_be_changed(trained, corpus, tmp_path):
     with pytest.raises(BanyanError, match="has dim = 16, which cannot be changed"):
         train(corpus, tmp_path / "out", init=trained, dim=32, quiet=True)

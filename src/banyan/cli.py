@@ -384,7 +384,10 @@ def _train_arguments(parser: _Parser) -> None:
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=_SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="the model's folder")
-    presets = f"where the settings start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET})"
+    presets = (
+        f"where the settings start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET}); self-strae is the paper's "
+        "predecessor: linear functions, plain trees, contrastive"
+    )
     parser.add_argument("--preset", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "model", "training", "run")}
     _text_arguments(groups["text"])
@@ -436,7 +439,7 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
         if field.name == "preset":
             continue
         kind = str(field.type).split(" ")[0]
-        default = "chosen to suit the corpus" if field.default is None else field.default
+        default = _UNSAID[field.name] if field.default is None else field.default
         told = f"{_SETTINGS.get(field.name, '')} (default: {_YES_NO.get(str(default), default)})"
         option: dict[str, Any] = {"default": argparse.SUPPRESS, "help": told}
         if kind == "bool":
@@ -447,6 +450,7 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
         group.add_argument(f"--{field.name.replace('_', '-')}", **option)
 
 
+_UNSAID = {"vocab_size": "chosen to suit the corpus", "leaf_dropout": "as --dropout", "clip": "any"}
 _YES_NO = {"True": "yes", "False": "no"}
 _FIRST_OF = {"dim": "model", "pieces": "text", "epochs": "training"}  # Config's settings come in this order
 _SETTINGS = {
@@ -455,6 +459,9 @@ _SETTINGS = {
     "functions": "what composes and decomposes: 7·U numbers, or the 4·U² + 3·U of Self-StrAE",
     "trees": "plain: every occurrence is a node of its own",
     "structure": "how trees are made: the closest pair merges; or controls that look at no vector",
+    "ngrams": "buckets of character n-grams whose vectors are added to those of leaves (0: none)",
+    "ngram_shortest": "characters of the shortest",
+    "ngram_longest": "and of the longest",
     "dropout": "share of values dropped in training",
     "leaf_dropout": "the same of leaves, if it is to be another",
     "pieces": "how the vocabulary is made",
@@ -468,6 +475,9 @@ _SETTINGS = {
     "lr": "learning rate of Adam",
     "clip": "the greatest norm of a step's gradient, if there is to be one",
     "objective": "rebuild the leaves, or know every node again on its way down, or half of both",
+    "crops": "weight of a second objective: two crops of a sentence find each other by their roots (0: none)",
+    "crop_temperature": "by which their cosines are divided",
+    "crop_shortest": "share of the sentence that a crop has at least",
     "candidates": "a leaf is told apart from the whole vocabulary, or from the tokens of its batch (cheaper)",
     "mean_over": "in plain trees, every leaf counts, or every distinct token once",
     "seed": "of everything random",

@@ -15,7 +15,7 @@ from typing import Any
 from banyan._version import __version__
 from banyan.errors import BanyanError
 
-FORMAT = 1  # of config.json and the files beside it; raised when an older program could not read them
+FORMAT = 2  # of config.json and the files beside it; raised when an older program could not read them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,9 @@ class Config:
     functions: str = "diagonal"  # Equations 3 and 4; or "linear", the predecessor's Equations 1 and 2
     trees: str = "entangled"  # or "plain": every occurrence is a node of its own
     structure: str = "induced"  # the closest pair merges; or, to compare with, trees that ask no vector
+    ngrams: int = 0  # buckets of character n-grams whose vectors are added to those of leaves; 0: none
+    ngram_shortest: int = 2
+    ngram_longest: int = 6
     dropout: float = 0.1
     leaf_dropout: float | None = None  # of leaves; None: as of all else
 
@@ -47,6 +50,9 @@ class Config:
     lr: float = 1e-3
     clip: float | None = None  # the greatest norm of a step's gradient
     objective: str = "cross-entropy"  # rebuild the leaves; or "contrastive" over all nodes; or half of "both"
+    crops: float = 0.0  # weight of a second objective: two crops of a sentence find each other by their roots
+    crop_temperature: float = 0.05
+    crop_shortest: float = 0.5  # share of the sentence
     candidates: str = "all"  # what the output layer chooses from: the vocabulary, or the tokens of the "batch"
     mean_over: str = "leaves"  # of the cross-entropy; or "tokens": of plain trees too, each distinct token counts once
     seed: int = 0
@@ -56,6 +62,11 @@ class Config:
         """U, the width of a channel."""
         return self.dim // self.channels
 
+    @property
+    def matrix_width(self) -> int:
+        """Of the matrices of linear functions; 0 where there are none."""
+        return self.width if self.functions == "linear" else 0
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -64,6 +75,10 @@ class Config:
         for name in ("dim", "channels", "min_pieces", "max_pieces", "epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise BanyanError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.ngrams < 0 or not 1 <= self.ngram_shortest <= self.ngram_longest:
+            raise BanyanError("ngrams must be 0 or more, and 1 <= ngram_shortest <= ngram_longest")
+        if not (0 <= self.crops < float("inf") and self.crop_temperature > 0 and 0 < self.crop_shortest <= 1):
+            raise BanyanError("crops must be 0 or more, crop_temperature above 0, and crop_shortest in (0, 1]")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
         if self.vocab_size is not None and self.vocab_size < 300:
@@ -100,13 +115,14 @@ class Config:
         return dataclasses.asdict(self)
 
     @staticmethod
-    def head() -> dict[str, str]:
+    def head(format: str = "1") -> dict[str, str]:
         """What every file we write says of itself."""
-        return {"model_type": "banyan", "format": str(FORMAT), "banyan_version": __version__}
+        return {"model_type": "banyan", "format": format, "banyan_version": __version__}
 
     def to_json(self) -> str:
         """What config.json holds: the settings, with the version that wrote them."""
-        return json.dumps({**self.head(), **self.to_dict()}, indent=2) + "\n"
+        known_to_format_1 = self.functions == "diagonal" and self.structure == "induced"
+        return json.dumps({**self.head("1" if known_to_format_1 else str(FORMAT)), **self.to_dict()}, indent=2) + "\n"
 
     @classmethod
     def from_file(cls, path: str | Path) -> Config:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 SCALE = math.exp(0.2)  # of the cosines: Self-StrAE's temperature, which it does not learn
-HELD = {"cpu": 1 << 28}  # bytes of exponentials that exist at one time, by the kind of device
-_HELD = 1 << 33
+HELD = {"cpu": 1 << 28, "other": 1 << 33}  # bytes of exponentials that exist at one time, by the kind of device
 _ONES = 8  # columns of ones; one would do, but products of a multiple of 8 columns are the fast ones
 
 # Of unit vectors a and b, and which of them are there (None: all): P = exp(SCALE·a·b), 0 where either is not, and the
@@ -31,6 +30,8 @@ def contrastive(
 ) -> Tensor:
     """The mean over nodes of -log softmax of cosine × SCALE at the node itself, half over all that come down and half
     over all that go up. here: which of the rows of up and down [N, E] are nodes; without it, all."""
+    if len(up) == 0:
+        return up.sum()  # 0, of no node at all
     if here is not None:  # what stands in the other rows may not be a number
         up, down = (torch.where(here[:, None], rows, 0) for rows in (up, down))
     a, b = (rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12) for rows in (up, down))
@@ -48,7 +49,7 @@ class _Contrastive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, here: Tensor | None, exponentials: Exponentials, learn: bool) -> Tensor:
         N, E = a.shape
-        size = max(1, HELD.get(a.device.type, _HELD) // (N * a.itemsize))
+        size = max(1, HELD.get(a.device.type, HELD["other"]) // (N * a.itemsize))
         blocks = [slice(start, start + size) for start in range(0, N, size)]
 
         def p_of(rows: slice) -> tuple[Tensor, Tensor]:
@@ -61,7 +62,7 @@ class _Contrastive(torch.autograd.Function):
             row_total[rows] = total = total if here is None else torch.where(here[rows], total, 1)
             with_p += product(p.T, torch.cat([a[rows], a[rows] / total[:, None], ones[rows]], 1))
         column_total = with_p[:, -1] if here is None else torch.where(here, with_p[:, -1], 1)
-        n = N if here is None else here.sum(dtype=a.dtype)
+        n = N if here is None else here.sum(dtype=a.dtype).clamp(min=1)
         at_itself = SCALE * (a * b).sum(1)
         each = (row_total.log() + column_total.log()) / 2 - at_itself  # 0 where there is no node
         if learn:

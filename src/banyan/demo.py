@@ -227,9 +227,8 @@ def _untrained(model: Any) -> Model:
     from banyan.encoder import Banyan
     from banyan.model import BanyanModel
 
-    start = BanyanModel(model.config, model.tokenizer.vocab_size)
-    weights = {name: parameter.detach().numpy() for name, parameter in start.named_parameters()}
-    return Banyan(model.config, model.tokenizer, weights)
+    start = BanyanModel(model.config, model.tokenizer.vocab_size, pieces=model.tokenizer.pieces)
+    return Banyan(model.config, model.tokenizer, start.folded())
 
 
 def _gathered(console: Console) -> StdlibText:

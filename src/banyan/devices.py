@@ -17,6 +17,7 @@ from banyan import threads
 from banyan.errors import BanyanError
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; the rest is float32
+WIDEST = 64  # matrix of linear functions that our GPU kernels take
 WINDOW = 64  # steps between two looks at what an accelerator has done
 _FUSED_ADAM = ("cpu", "cuda", "mps", "xpu")
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # with which cuBLAS repeats itself
@@ -50,11 +51,11 @@ def choose(name: str, local_rank: int | None = None) -> torch.device:
     return torch.device(device.type, device.index or 0)
 
 
-def choose_precision(name: str, device: torch.device) -> str:
-    """float32, tf32 or bf16; "auto" is the fastest that the device has in hardware."""
+def choose_precision(name: str, device: torch.device, width: int = 0) -> str:
+    """float32, tf32 or bf16; "auto" is the fastest that the device has in hardware. width: as of has_triton."""
     if name not in PRECISIONS:
         raise BanyanError(f"precision must be one of {', '.join(PRECISIONS)}, not {name!r}")
-    able, why = _can_be_less_precise(device)
+    able, why = _can_be_less_precise(device, width)
     if name == "auto":
         return "bf16" if able else "float32"
     if name != "float32" and not able:
@@ -62,18 +63,27 @@ def choose_precision(name: str, device: torch.device) -> str:
     return name
 
 
-def has_triton(device: torch.device) -> bool:
-    """Whether our GPU kernels run there: on CUDA cards that Triton supports. Others, like the T4, take plain torch."""
-    able = device.type == "cuda" and find_spec("triton") is not None
+def has_triton(device: torch.device, width: int = 0) -> bool:
+    """Whether our GPU kernels run there: on CUDA cards that Triton supports. Others, like the T4, take plain torch.
+
+    width: of linear functions, if they are linear. Matrices must be of a power of two, and fit the card's own memory.
+    """
+    able = device.type == "cuda" and find_spec("triton") is not None and _fits(width)
     return able and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def _can_be_less_precise(device: torch.device) -> tuple[bool, str]:
+def _fits(width: int) -> bool:
+    return width & (width - 1) == 0 and width <= WIDEST
+
+
+def _can_be_less_precise(device: torch.device, width: int) -> tuple[bool, str]:
     """Whether tf32 and bf16 are there, and if not, why."""
     if device.type != "cuda":
         return False, f"is for CUDA cards, not for {device.type}"
     if find_spec("triton") is None:
         return False, "needs Triton, which is not installed"
+    if not _fits(width):
+        return False, f"needs linear functions of a power of two up to {WIDEST}, and these are of {width}"
     major, minor = torch.cuda.get_device_capability(device)
     needs = "needs a card of compute capability 8.0 or more"
     return major >= 8, f"{needs}, and {torch.cuda.get_device_name(device)} has {major}.{minor}"

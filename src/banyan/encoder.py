@@ -245,12 +245,14 @@ def _encoder(embedding: np.ndarray, functions: Functions, structure: str, device
             return _encoder(embedding, functions, structure, "cpu")
         raise BanyanError(f"encoding on {device} needs {error.name}: pip install {error.name}") from None
     place = devices.choose(device)
-    if devices.has_triton(place):
+    width = len(functions.comp_l) if functions.comp_l.ndim == 2 else 0
+    if devices.has_triton(place, width):
         from banyan.backends._triton.trees import Encoder
 
         return Encoder(embedding, functions, place, structure)
     if device not in ("auto", "cpu"):
-        raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0 and Triton: say cpu")
+        fitting = f", and linear functions of a power of two up to {devices.WIDEST}" if width else ""
+        raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0, Triton{fitting}: say cpu")
     return _encoder(embedding, functions, structure, "cpu")
 
 

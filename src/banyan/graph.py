@@ -87,6 +87,14 @@ def runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]]
     return list(pairwise(bounds.tolist()))
 
 
+def runs_of_tokens(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A batch of the runs of tokens that begin there and are so long."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return tokens[places].astype(np.int32), offsets
+
+
 def entangle(forest: Forest) -> Graph:
     """Equal nodes (same left child, same right child) of all sentences become one node."""
     from banyan.backends import _numba

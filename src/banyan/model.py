@@ -3,6 +3,8 @@ objective asks for one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +15,9 @@ from torch import Tensor, nn
 from banyan.backends import _numba, _torch
 from banyan.config import Config
 from banyan.devices import has_triton
+from banyan.errors import BanyanError
 from banyan.graph import Forest, Graph, check_ragged, disentangled, entangle
+from banyan.ngrams import Leaves, Ngrams, cpu_leaves, torch_leaves
 from banyan.reference import NO_DROPOUT, Dropout, Functions
 
 if TYPE_CHECKING:
@@ -36,13 +40,16 @@ class Passes(NamedTuple):
 
     @property
     def roots(self) -> Tensor:
-        """The sentences [B, E]."""
-        return self.up[torch.from_numpy(self.graph.root).to(self.up.device)]
+        """The sentences [B, E]. (Indexing would add up the gradients of a root that they share in no fixed order.)"""
+        return self.up.index_select(0, _torch.on_device(self.graph.root, self.up.device))
 
 
 class BanyanModel(nn.Module):
-    def __init__(self, config: Config, vocab_size: int, backend: str | None = None) -> None:
-        """backend: "numba", "torch" or "triton"; without, the one for the device that the weights are on."""
+    def __init__(
+        self, config: Config, vocab_size: int, backend: str | None = None, pieces: Sequence[str] | None = None
+    ) -> None:
+        """backend: "numba", "torch" or "triton"; without, the one for the device that the weights are on.
+        pieces: how each token is spelt, for their n-grams."""
         super().__init__()
         self.config, self._backend = config, backend
         self.precision = "float32"  # of the output layer's matrix products; on a GPU also tf32 or bf16
@@ -56,6 +63,14 @@ class BanyanModel(nn.Module):
         if config.objective != "contrastive":
             self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
             self.out_bias = nn.Parameter(torch.empty(vocab_size))
+        self.ngrams: Ngrams | None = None
+        if config.ngrams:
+            if pieces is None:
+                raise BanyanError("a model with n-grams must be given the pieces of its tokenizer")
+            self.ngrams = Ngrams.of(pieces, config.ngrams, config.ngram_shortest, config.ngram_longest)
+            # 0: the model begins as one without them, or as the finished one that it starts from. They learn at once
+            # all the same, for their gradients are those of the leaves.
+            self.ngram_vectors = nn.Parameter(torch.zeros(len(self.ngrams.bucket), E))
         self.initialise(config.seed)
 
     @torch.no_grad()
@@ -100,7 +115,7 @@ class BanyanModel(nn.Module):
             graphs = (self.structure_of(batch, noise, salt) for salt in count())
             return next(graph for graph in graphs if not graph.collided)
         distinct, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
-        leaves = _dropped_leaves(self.embedding, distinct, _numba.leaf_keys(distinct, plain), dropout)
+        leaves = _dropped_leaves(*self._leaves(distinct), _numba.leaf_keys(distinct, plain), dropout)
         f = _numpy_functions(self.functions)
         structure = self.config.structure
         forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure)
@@ -112,8 +127,12 @@ class BanyanModel(nn.Module):
         from banyan.backends._triton import entangling
 
         plain = self.config.trees == "plain"
-        structure = self.config.structure
-        return entangling.structure(batch, self.embedding, self.functions, noise, plain, salt, structure=structure)
+        structure, table = self.config.structure, self.embedding.detach()
+        if self.ngrams is not None:
+            from banyan.backends._triton import ngrams
+
+            table = ngrams.leaves(self.ngrams, batch, table, self.ngram_vectors.detach())
+        return entangling.structure(batch, table, self.functions, noise, plain, salt, structure=structure)
 
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of trees that are given, by the user or by `structure`."""
@@ -124,9 +143,32 @@ class BanyanModel(nn.Module):
         if not isinstance(graph, Graph):  # made on the GPU, with its dropout
             from banyan.backends._triton import passes
 
-            return passes.Passes(graph, *passes.UpAndDown.apply(graph, self.embedding, *self.functions))
+            table: Tensor = self.embedding
+            if self.ngrams is not None:
+                from banyan.backends._triton import ngrams
+
+                table = ngrams.Table.apply(self.ngrams, self.embedding, self.ngram_vectors)
+            return passes.Passes(graph, *passes.UpAndDown.apply(graph, table, *self.functions))
         up_and_down = _UpAndDown.apply if self.backend == "numba" else _torch_up_and_down
-        return Passes(graph, *up_and_down(graph, dropout, self.embedding, *self.functions))
+        table, rows = self._leaves(graph.token)
+        of_rows = graph if self.ngrams is None else replace(graph, token=rows)
+        return Passes(graph, *up_and_down(of_rows, dropout, table, *self.functions))
+
+    def _leaves(self, token: np.ndarray) -> tuple[Tensor, np.ndarray]:
+        """A table with the leaves of these tokens, not dropped out, and which of its rows they are."""
+        if self.ngrams is None:
+            return self.embedding, token
+        distinct, rows = np.unique(token, return_inverse=True)
+        of_tokens = Leaves.apply if self.backend == "numba" else torch_leaves
+        return of_tokens(self.ngrams, distinct, self.embedding, self.ngram_vectors), rows
+
+    def folded(self) -> dict[str, np.ndarray]:
+        """What a finished model is: its embedding has the leaves' vectors, and no n-grams are needed any more."""
+        weights = {name: parameter.detach().cpu().numpy() for name, parameter in self.named_parameters()}
+        if self.ngrams is not None:
+            every = np.arange(len(self.embedding))
+            weights["embedding"] = cpu_leaves(self.ngrams, every, weights["embedding"], weights.pop("ngram_vectors"))
+        return weights
 
 
 def _uniform(generator: torch.Generator, numbers_in: int, *weights: Tensor) -> None:
@@ -135,8 +177,7 @@ def _uniform(generator: torch.Generator, numbers_in: int, *weights: Tensor) -> N
 
 
 def _backend_for(device: torch.device, config: Config) -> str:
-    """Our GPU kernels take linear functions of widths that are powers of two."""
-    if has_triton(device) and (config.functions == "diagonal" or config.width & (config.width - 1) == 0):
+    if has_triton(device, config.matrix_width):
         return "triton"
     return "numba" if device.type == "cpu" else "torch"
 

@@ -1,5 +1,5 @@
 """What is learnt: to rebuild every leaf, told apart by the output layer from the other tokens; or to know every node
-again on its way down; or half of both."""
+again on its way down; or half of both. Beside that, if asked for, two crops of a sentence find each other."""
 
 from __future__ import annotations
 
@@ -19,13 +19,29 @@ LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More 
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
-def loss(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
-    """What a step lowers."""
+def loss(model: BanyanModel, passes: Passes | DevicePasses, crops: float = 0.0) -> Tensor:
+    """What a step lowers. crops: the weight of what the crops of the batch learn, if it has any (banyan.crops)."""
+    if crops:
+        return _of_graph(model, passes) + crops * agreement(passes.roots, model.config.crop_temperature)
+    return _of_graph(model, passes)
+
+
+def _of_graph(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
     if model.config.objective == "cross-entropy":
         return reconstruction(model, passes)
     if model.config.objective == "contrastive":
         return recognition(model, passes)
     return (recognition(model, passes, inner=True) + reconstruction(model, passes)) / 2
+
+
+def agreement(roots: Tensor, temperature: float) -> Tensor:
+    """The mean over sentences of -log softmax of cosine / temperature at the sentence itself, between the roots of
+    first and of second crops, half over all second ones and half over all first ones.
+
+    roots: of B sentences, their first crops, and their second ones [3·B, E]."""
+    first, second = torch.nn.functional.normalize(roots[len(roots) // 3 :]).chunk(2)
+    logits = first @ second.T / temperature
+    return ((logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()).mean()
 
 
 def recognition(model: BanyanModel, passes: Passes | DevicePasses, inner: bool = False) -> Tensor:

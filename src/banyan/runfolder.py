@@ -19,6 +19,9 @@ from banyan.errors import BanyanError
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
 
+# What a model that is started from brings with it.
+_FIXED = ("dim", "channels", "functions", "structure", "pieces", "vocab_size", "lowercase", "zero_digits")
+
 
 @dataclass(frozen=True)
 class Given:
@@ -85,7 +88,7 @@ class RunFolder:
         if Path(given.init).resolve() == self.out.resolve():
             raise BanyanError(f"--init and --out are both {self.out}: name another folder for the new model")
         found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
-        fixed = {name: found[name] for name in ("dim", "channels", "pieces", "vocab_size", "lowercase", "zero_digits")}
+        fixed = {name: found[name] for name in _FIXED}
         for name, value in fixed.items():
             if overrides.get(name, value) != value:
                 raise BanyanError(f"the model in {given.init} has {name} = {value}, which cannot be changed")

@@ -24,6 +24,7 @@ from banyan import files
 from banyan._version import __version__
 from banyan.corpus import in_blocks
 from banyan.errors import BanyanError
+from banyan.graph import runs_of_tokens
 from banyan.report import Report
 
 FORMAT = 1  # raised when an older program could not read the store
@@ -75,11 +76,7 @@ class Store:
         """These sentences, ragged: int32 tokens and int64 offsets."""
         all_tokens, all_offsets = np.asarray(self.tokens), np.asarray(self.offsets)  # np.memmap itself is slow
         starts = all_offsets[indices]
-        lengths = all_offsets[indices + 1] - starts
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return all_tokens[places].astype(np.int32), offsets
+        return runs_of_tokens(all_tokens, starts, all_offsets[indices + 1] - starts)
 
     @classmethod
     def build(

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from banyan import card, checkpoint, devices, files, objective, plots
+from banyan import card, checkpoint, crops, devices, files, objective, plots
 from banyan.checkpoint import Progress
 from banyan.config import Config
 from banyan.corpus import Corpus, Shard
@@ -95,7 +95,6 @@ def train(
     """
     us = Processes.of_environment()
     place = devices.choose(device, us.local_rank if us.several else None)
-    chosen = devices.choose_precision(precision, place)
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
         display = Display(quiet or not us.first)
         folder = RunFolder(Path(out), us.world)
@@ -104,6 +103,7 @@ def train(
             folder.refuse_to_lose(resume, overwrite)
             given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
             config, given = folder.settle(preset, overrides, given, resume)
+            chosen = devices.choose_precision(precision, place, config.matrix_width)
             text = _text(corpus, column, layout, folder, us)
             dev_text = _dev_text(given.dev, column, layout, folder, us) if given.dev else None
             scored = read_pairs(given.pairs) if given.pairs else None
@@ -133,7 +133,7 @@ def train(
         with us.together():
             report = of_all_shards(where, us.world) if us.several and us.first else store.report
             display.note(report.summary())
-            model = BanyanModel(config, pieces.vocab_size).to(place)
+            model = BanyanModel(config, pieces.vocab_size, pieces=pieces.pieces).to(place)
             model.precision = chosen
             run = Run(folder, model, pieces, store, dev_store, scored, share, report, display, us)
         run.start_from(weights)
@@ -156,9 +156,9 @@ class Part:
     def batch(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.store.batch(self.indices[chosen])
 
-    def n_tokens(self, chosen: np.ndarray) -> int:
+    def lengths(self, chosen: np.ndarray) -> np.ndarray:
         indices, offsets = self.indices[chosen], np.asarray(self.store.offsets)
-        return int((offsets[indices + 1] - offsets[indices]).sum())
+        return offsets[indices + 1] - offsets[indices]
 
 
 class _Loss(nn.Module):
@@ -169,7 +169,7 @@ class _Loss(nn.Module):
         self.model = model
 
     def forward(self, graph: Any, dropout: Dropout) -> Tensor:
-        return objective.loss(self.model, self.model(graph, dropout))
+        return objective.loss(self.model, self.model(graph, dropout), self.model.config.crops)
 
 
 class Run:
@@ -192,6 +192,7 @@ class Run:
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs, self.report = display, pairs, report
         self.share = share  # this process's sentences of a step
+        self.crop_shortest = self.config.crop_shortest if self.config.crops else None
         self.device = model.embedding.device
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
         self.optimiser = devices.adam(model.parameters(), self.config.lr)
@@ -259,7 +260,7 @@ class Run:
         averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
         # Its first pass sends the gradients in another order than all later ones, which is another order of adding them
         # up. That pass is one that counts for nothing, so that a resumed run repeats the bits of an uninterrupted one.
-        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT]):
+        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.crop_shortest):
             averaged(graph, NO_DROPOUT).backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
@@ -270,8 +271,8 @@ class Run:
         from banyan.backends._triton.windows import DeviceStore, Room
 
         plain = self.config.trees == "plain"
-        part = self.train_part
-        store = DeviceStore(part.store, part.indices, self.tokenizer.vocab_size, self.device, plain)
+        part, vocab_size = self.train_part, self.tokenizer.vocab_size
+        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.crop_shortest)
         return Steps(
             self.model,
             self.optimiser,
@@ -297,16 +298,25 @@ class Run:
         """A step for each of these batches, then the metrics of all processes; and whether one was asked to stop."""
         losses, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
         n = len(losses)
-        sentences = [len(indices) for indices in window[:n]]
-        tokens = [self.train_part.n_tokens(indices) for indices in window[:n]]
-        figures = self.us.total([*_fetched(losses), *_fetched(nodes), *sentences, *tokens, bool(asked)])
-        return [self._row(i, *figures[i : 4 * n : n]) for i in range(n)], figures[-1] > 0
+        sizes = np.array([self._sizes(indices, self._dropout(i)) for i, indices in enumerate(window[:n])])
+        figures = self.us.total([*_fetched(losses), *_fetched(nodes), *sizes.T.ravel().tolist(), bool(asked)])
+        return [self._row(i, *figures[i : 5 * n : n]) for i in range(n)], figures[-1] > 0
+
+    def _sizes(self, indices: np.ndarray, dropout: Dropout) -> tuple[int, int, int]:
+        """The sentences of a batch and their tokens, and how many nodes plain trees of them and their crops have."""
+        lengths = self.train_part.lengths(indices)
+        sentences, tokens = len(lengths), int(lengths.sum())
+        if self.crop_shortest is None:
+            return sentences, tokens, 2 * tokens - sentences
+        of_crops = crops.draw(lengths[None], [dropout], self.crop_shortest)[1]
+        return sentences, tokens, 2 * (tokens + int(of_crops.sum())) - 3 * sentences
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """The loss and the nodes of each step, as numbers or still on the device. Alone, it may stop between steps."""
         losses, nodes = [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
-        for graph, dropout in zip(self._graphs(self.train_part, window, dropouts), dropouts, strict=False):
+        graphs = self._graphs(self.train_part, window, dropouts, self.crop_shortest)
+        for graph, dropout in zip(graphs, dropouts, strict=False):
             losses.append(self._step(graph, dropout))
             nodes.append(graph.n_nodes)
             if asked and not self.us.several:
@@ -318,10 +328,20 @@ class Run:
         config = self.config
         return Dropout(config.dropout, config.seed, self.progress.step + i, config.leaf_dropout)
 
-    def _graphs(self, part: Part, chosen: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> Iterator[Any]:
-        """The graph of each of these batches of a part, made when its turn comes: it depends on the weights."""
+    def _graphs(
+        self,
+        part: Part,
+        chosen: Sequence[np.ndarray],
+        dropouts: Sequence[Dropout],
+        crop_shortest: float | None = None,
+    ) -> Iterator[Any]:
+        """The graph of each of these batches of a part, made when its turn comes: it depends on the weights. Crops are
+        in it if it is said how short they may be."""
         for indices, dropout in zip(chosen, dropouts, strict=True):
-            yield self.model.structure(*part.batch(indices), dropout)
+            batch = part.batch(indices)
+            if crop_shortest is not None:
+                batch = crops.batch_with_crops(*batch, dropout, crop_shortest)
+            yield self.model.structure(*batch, dropout)
 
     def _step(self, graph: Any, dropout: Dropout) -> Tensor:
         """One batch: up, down, back, and the optimiser. Its loss, which nobody waits for."""
@@ -333,7 +353,9 @@ class Run:
         self.optimiser.step()
         return loss.detach()
 
-    def _row(self, i: int, loss: float, nodes: float, sentences: float, tokens: float) -> dict[str, Any]:
+    def _row(
+        self, i: int, loss: float, nodes: float, sentences: float, tokens: float, plain_nodes: float
+    ) -> dict[str, Any]:
         """The metrics of the i-th step of a window."""
         return {
             "step": self.progress.step + i + 1,
@@ -342,7 +364,7 @@ class Run:
             "sentences": int(sentences),
             "tokens": int(tokens),
             "nodes": int(nodes),
-            "plain_nodes": 2 * int(tokens) - int(sentences),
+            "plain_nodes": int(plain_nodes),
         }
 
     def _count(self, row: dict[str, Any], board: Any) -> None:
@@ -388,7 +410,7 @@ class Run:
 
     @torch.no_grad()
     def _dev_loss(self, part: Part) -> float:
-        """Mean over the held-out batches, without dropout."""
+        """Mean over the held-out batches, without dropout and without crops."""
         size = self.config.batch_size
         chosen = [np.arange(start, min(start + size, len(part))) for start in range(0, len(part), size)]
         graphs = self._graphs(part, chosen, [NO_DROPOUT] * len(chosen))
@@ -415,8 +437,7 @@ class Run:
 
     def banyan(self) -> Banyan:
         """The model as it is now, for use where it was trained."""
-        weights = {name: p.detach().cpu().numpy() for name, p in self.model.named_parameters()}
-        return Banyan(self.config, self.tokenizer, weights, str(self.device) if self.gpu else "cpu")
+        return Banyan(self.config, self.tokenizer, self.model.folded(), str(self.device) if self.gpu else "cpu")
 
     def finish(self) -> Banyan:
         """Write the result folder."""

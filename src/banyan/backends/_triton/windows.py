@@ -1,7 +1,8 @@
 """Batches drawn on the device, those of many steps together: a window.
 
 The tokens live on the device. Which of them are distinct in a batch does not depend on the weights, so that is found
-here too. The host learns once a window how much room its largest batch needs, while earlier steps still run.
+here too; so are the crops of its sentences, if they are asked for. The host learns once a window how much room its
+largest batch needs, while earlier steps still run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import torch
 import triton
 from torch import Tensor
 
+from banyan import crops
 from banyan.backends._triton.batch import Batch, Noise
+from banyan.graph import runs_of_tokens
 from banyan.reference import Dropout
 from banyan.store import Store
 
@@ -27,7 +30,7 @@ _STREAMS = 12  # int32 numbers that hold the streams of a step: six of 64 bits
 class Room:
     """What the batches of a window are given room for, so that the window's rows are of one length."""
 
-    sentences: int
+    sentences: int  # and their crops
     tokens: int
     leaves: int
     longest: int
@@ -62,13 +65,21 @@ class Window:
 
 class DeviceStore:
     """Draws from the sentences `indices` of a store; its tokens are on the device if they fit there, and are brought
-    as needed if not."""
+    as needed if not.
+
+    crop_shortest: share of a sentence that a crop is at least; without it, there are none."""
 
     def __init__(
-        self, store: Store, indices: np.ndarray, vocab_size: int, device: torch.device, plain: bool
+        self,
+        store: Store,
+        indices: np.ndarray,
+        vocab_size: int,
+        device: torch.device,
+        plain: bool,
+        crop_shortest: float | None = None,
     ) -> None:
         self.store, self.indices, self.vocab_size = store, indices, vocab_size
-        self.device, self.plain = device, plain
+        self.device, self.plain, self.crop_shortest = device, plain, crop_shortest
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * store.n_tokens < free / SHARE
@@ -78,8 +89,8 @@ class DeviceStore:
         return torch.from_numpy(array.astype(dtype)).to(self.device)
 
     def draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None = None) -> Window:
-        """Of each list of sentences, a batch, all of one length; with at least as much room as `room`, if it is for
-        as many sentences. Runs beside what the device is doing."""
+        """Of each list of sentences, a batch (with its crops), all of one length; with at least as much room as `room`,
+        if it is for as many sentences. Runs beside what the device is doing."""
         if self.stream is None:
             return self._draw(batches, dropouts, room)
         with torch.cuda.stream(self.stream):
@@ -89,14 +100,11 @@ class DeviceStore:
         return window
 
     def _draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None) -> Window:
-        steps, B = len(batches), len(batches[0])
-        sentences = self.indices[np.concatenate(batches)]
-        all_offsets = np.asarray(self.store.offsets)
-        starts = all_offsets[sentences]
-        lengths = (all_offsets[sentences + 1] - starts).reshape(steps, B)
+        starts, lengths = self._sentences(batches, dropouts)
+        steps, B = lengths.shape
         sizes = lengths.sum(1)
         step = self._repeated(np.arange(steps), sizes)
-        tokens = self._tokens(sentences, starts, lengths.ravel())
+        tokens = self._tokens(starts.ravel(), lengths.ravel())
         leaf, token, of_step, n_leaves = self._leaves(tokens, step, steps)
         tokens_room, leaves_room = _rounded(sizes.max(), ROUNDED[0]), _rounded(max(n_leaves.tolist()), ROUNDED[1])
         needed = Room(B, tokens_room, leaves_room, max(64, triton.next_power_of_2(int(lengths.max()))))
@@ -113,9 +121,19 @@ class DeviceStore:
         of_sizes[:, 0], of_sizes[:, 1] = self._brought(sizes), n_leaves
         return Window(rows, needed, dropouts[0])
 
-    def _tokens(self, sentences: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
+    def _sentences(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the sentences of the batches begin and how long they are [steps, B]; then their crops, if asked for."""
+        sentences = self.indices[np.stack(batches)]
+        all_offsets = np.asarray(self.store.offsets)
+        starts = all_offsets[sentences]
+        lengths = all_offsets[sentences + 1] - starts
+        if self.crop_shortest is None:
+            return starts, lengths
+        return crops.with_crops(starts, lengths, dropouts, self.crop_shortest)
+
+    def _tokens(self, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:
-            return self._brought(self.store.batch(sentences)[0], np.int32)
+            return self._brought(runs_of_tokens(np.asarray(self.store.tokens), starts, lengths)[0], np.int32)
         places = self._repeated(starts - (np.cumsum(lengths) - lengths), lengths)
         return self.tokens[places + torch.arange(len(places), device=self.device)]
 
