@@ -174,6 +174,10 @@ def _how(records: Records) -> str:
         'pip install --constraint constraints.txt --editable ".[train,experiments]"',
         "python experiments/reproduce.py all --prepare --data ../shared/data --work work",
         "python experiments/reproduce.py all --data ../shared/data --work work --seeds 0 1 2 3 --classification",
+        "python experiments/baselines.py --data ../shared/data",
+        "python experiments/reproduce.py banyan entangled-linear-ce entangled-linear-contrastive --data ../shared/data "
+        "--work work --results again --keep-weights --out-weights weights  # for the figures",
+        "python experiments/figures.py nodes --models weights/banyan-0.npz  # and so on, as under each figure",
         "python experiments/page.py",
         "```",
     ]

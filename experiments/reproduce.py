@@ -27,7 +27,9 @@ from runs import Experiment, chosen, plan
 from trained import Weights, commit, trained
 
 from banyan import devices
+from banyan.config import Config
 from banyan.display import Display, duration
+from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError, first_line
 from banyan.files import atomic, write_text
 
@@ -124,7 +126,7 @@ class Session:
         record["commit"], record["sharing"] = options.commit, options.sharing
         kept = options.keep_weights
         if kept is not None and (not kept or {experiment.name, path.stem} & set(kept)):
-            _keep(options.out_weights / f"{path.stem}.npz", weights)
+            _keep(options.out_weights / f"{path.stem}.npz", weights, experiment.config(seed), text)
         self._submit({**record, "suites": [], "figures": [], "scores": {}}, weights, text, wanted)
 
     def _submit(self, record: dict[str, Any], weights: Weights, text: Prepared, wanted: list[str]) -> None:
@@ -166,7 +168,7 @@ class Session:
         if not path.exists():
             return None
         with np.load(path) as file:
-            return {name: file[name].astype(np.float32) for name in file.files}
+            return {name: file[name].astype(np.float32) for name in file.files if name != "config"}
 
 
 def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:
@@ -177,12 +179,13 @@ def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:
     return found if all(found.get(name) == value for name, value in recorded.items()) else None
 
 
-def _keep(path: Path, weights: Weights) -> None:
-    """The embedding in float16, and the functions."""
+def _keep(path: Path, weights: Weights, config: Config, text: Prepared) -> None:
+    """The embedding in float16, the functions and the settings; the tokenizer beside them: what figures are made of."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    halved = {**weights, "embedding": weights["embedding"].astype(np.float16)}
+    halved = {**weights, "embedding": weights["embedding"].astype(np.float16), "config": np.array(config.to_json())}
     with atomic(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **halved)
+    text.tokenizer.save(path.parent / TOKENIZER)
     if path.stat().st_size > MOST_BYTES:
         print(f"{path} has {path.stat().st_size:,} bytes, too many to bring back", file=sys.stderr)
 
