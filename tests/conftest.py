@@ -38,6 +38,15 @@ def random_batch(rng: np.random.Generator, sentences: int, vocab: int, longest: 
     return rng.integers(0, vocab, offsets[-1]).astype(np.int32), offsets
 
 
+@pytest.fixture
+def memory_full_of_nan():
+    """Whatever is read before it was written shows."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     if not SHARED.is_dir():

@@ -13,7 +13,7 @@ from conftest import random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
-from test_combinations import BACKENDS, DROPOUT, VOCAB, made, plain_loss
+from test_combinations import BACKENDS, DROPOUT, VOCAB, made, plain_loss, same_loss_and_gradients
 from test_distributed import run  # noqa: F401  # a fixture
 from test_training import SMALL, digest, lines, metrics
 from torch import Tensor
@@ -148,12 +148,7 @@ def test_loss_and_every_gradient_are_those_of_the_plain_version(request, backend
     plain = graph if isinstance(graph, Graph) else graph.to_numpy()
     assert len(plain.root) == 15
     expected = plain_loss(model, plain, DROPOUT) + 0.7 * plain_agreement(plain_roots(model, plain, DROPOUT), 0.2)
-    tolerance = {} if dtype == torch.float64 else {"rtol": 2e-4, "atol": 2e-6}
-    torch.testing.assert_close(got, expected, **tolerance)
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = torch.autograd.grad(got, parameters), torch.autograd.grad(expected, parameters)
-    for name, a, b in zip(names, *gradients, strict=True):
-        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+    same_loss_and_gradients(model, got, expected)
 
 
 def test_crops_that_are_all_one_crop_are_told_apart_by_chance():

@@ -14,7 +14,7 @@ from conftest import random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
-from test_combinations import BACKENDS, DROPOUT, plain_loss
+from test_combinations import BACKENDS, DROPOUT, plain_loss, same_loss_and_gradients
 from test_training import SMALL, corpus, digest  # noqa: F401
 
 from banyan import Banyan, BanyanError, devices, objective, threads
@@ -28,6 +28,7 @@ from banyan.store import Store
 from banyan.tokenizer import BYTES, Tokenizer
 from banyan.training import train
 
+pytestmark = pytest.mark.usefixtures("memory_full_of_nan")
 PIECES = ["<0x0A>", "a", "▁", "▁cat", "▁cats", "scatter", "▁banana", "▁नमस्ते", "मस्", "▁東京", "▁the", "ा"]
 ENOUGH = 1 << 64  # buckets that a hash is its own
 
@@ -109,15 +110,6 @@ def test_tokens_list_their_vectors_and_vectors_their_tokens(pieces, buckets, sho
 
 
 @pytest.fixture(autouse=True)
-def memory_full_of_nan():
-    """Whatever is read before it was written shows."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(before)
-
-
-@pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """The interpreter goes through large ones number by number."""
     if importlib.util.find_spec("triton") and not torch.cuda.is_available():
@@ -172,12 +164,7 @@ def test_leaves_and_all_gradients_are_those_of_a_dense_matrix(backend, dtype, ki
     graph = in_numpy(graph)
     other = naive(model, pieces)
     expected = plain_loss(other, graph, DROPOUT)
-    tolerance = {} if dtype == torch.float64 else {"rtol": 2e-4, "atol": 2e-6}
-    torch.testing.assert_close(loss, expected, **tolerance)
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = torch.autograd.grad(loss, parameters), torch.autograd.grad(expected, parameters)
-    for name, got, wanted in zip(names, *gradients, strict=True):
-        torch.testing.assert_close(got, wanted, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+    same_loss_and_gradients(model, loss, expected)
 
     without = BanyanModel(Config(**{**model.config.to_dict(), "ngrams": 0}), len(pieces), backend)
     without.to(dtype).to(model.embedding.device)

@@ -24,6 +24,7 @@ from banyan.report import Report
 from banyan.store import Store
 
 ON_GPU = torch.cuda.is_available()
+pytestmark = pytest.mark.usefixtures("memory_full_of_nan")
 pytest.importorskip("triton")
 
 from banyan.backends import _numba  # noqa: E402
@@ -38,15 +39,6 @@ if not ON_GPU:  # the interpreter has no bf16, and goes through large blocks num
     entangling.NUMBERED = passes.BLOCK = 64
 FUNCTIONS = reference.Functions._fields
 LARGE = pytest.mark.skipif(not ON_GPU, reason="large: needs a GPU, the interpreter would take minutes")
-
-
-@pytest.fixture(autouse=True)
-def memory_full_of_nan():
-    """Whatever is read before it was written shows."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(before)
 
 
 def on_device(array: np.ndarray, dtype=torch.float32) -> torch.Tensor:

@@ -49,15 +49,14 @@ class _Contrastive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, here: Tensor | None, exponentials: Exponentials, learn: bool) -> Tensor:
         N, E = a.shape
-        size = max(1, HELD.get(a.device.type, HELD["other"]) // (N * a.itemsize))
-        blocks = [slice(start, start + size) for start in range(0, N, size)]
+        parts = blocks(N, HELD.get(a.device.type, HELD["other"]) // (N * a.itemsize))
 
         def p_of(rows: slice) -> tuple[Tensor, Tensor]:
             return exponentials(a[rows], b, None if here is None else here[rows], here)
 
         row_total, ones = torch.empty_like(a[:, 0]), a.new_ones(N, _ONES)
         with_p = a.new_zeros(N, 2 * E + _ONES)
-        for rows in blocks:
+        for rows in parts:
             p, total = p_of(rows)
             row_total[rows] = total = total if here is None else torch.where(here[rows], total, 1)
             with_p += product(p.T, torch.cat([a[rows], a[rows] / total[:, None], ones[rows]], 1))
@@ -67,7 +66,7 @@ class _Contrastive(torch.autograd.Function):
         each = (row_total.log() + column_total.log()) / 2 - at_itself  # 0 where there is no node
         if learn:
             other = torch.cat([b, b / column_total[:, None]], 1)
-            with_b = torch.cat([product(p if len(blocks) == 1 else p_of(rows)[0], other) for rows in blocks])
+            with_b = torch.cat([product(p if len(parts) == 1 else p_of(rows)[0], other) for rows in parts])
             g_a = with_b[:, :E] / row_total[:, None] + with_b[:, E:] - 2 * b
             g_b = with_p[:, :E] / column_total[:, None] + with_p[:, E : 2 * E] - 2 * a
             ctx.save_for_backward(g_a * (SCALE / 2 / n), g_b * (SCALE / 2 / n))
@@ -83,3 +82,9 @@ def product(p: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     if p.dtype != torch.bfloat16:
         return torch.mm(p, b, out=out)
     return torch.mm(p, b.to(p.dtype), out_dtype=torch.float32, out=out)
+
+
+def blocks(n: int, most: int) -> list[slice]:
+    """n rows, in as few blocks of about equal size as there can be of at most so many (or one)."""
+    size = -(-n // -(-n // max(most, 1)))
+    return [slice(start, start + size) for start in range(0, n, size)]

@@ -44,7 +44,7 @@ class Banyan:
         self.weights = weights
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
-        self._encoder = _encoder(self.embedding, self.functions, config.structure, device)
+        self._encoder = _encoder(self.embedding, self.functions, config, device)
         self._on_gpu = not isinstance(self._encoder, _numba.Encoder)
 
     @classmethod
@@ -232,28 +232,27 @@ class Banyan:
         return [*tree.leaves, "bias"], np.vstack([parts[root], bias[root]])
 
 
-def _encoder(embedding: np.ndarray, functions: Functions, structure: str, device: str) -> Any:
+def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device: str) -> Any:
     """What makes roots of tokens, on that device."""
     if device == "cpu":
         from banyan.backends import _numba
 
-        return _numba.Encoder(embedding, functions, structure)
+        return _numba.Encoder(embedding, functions, config.structure)
     try:
         from banyan import devices
     except ModuleNotFoundError as error:
         if device == "auto":
-            return _encoder(embedding, functions, structure, "cpu")
+            return _encoder(embedding, functions, config, "cpu")
         raise BanyanError(f"encoding on {device} needs {error.name}: pip install {error.name}") from None
     place = devices.choose(device)
-    width = len(functions.comp_l) if functions.comp_l.ndim == 2 else 0
-    if devices.has_triton(place, width):
+    if devices.has_triton(place, config.matrix_width):
         from banyan.backends._triton.trees import Encoder
 
-        return Encoder(embedding, functions, place, structure)
+        return Encoder(embedding, functions, place, config.structure)
     if device not in ("auto", "cpu"):
-        fitting = f", and linear functions of a power of two up to {devices.WIDEST}" if width else ""
+        fitting = f", and linear functions of a power of two up to {devices.WIDEST}" if config.matrix_width else ""
         raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0, Triton{fitting}: say cpu")
-    return _encoder(embedding, functions, structure, "cpu")
+    return _encoder(embedding, functions, config, "cpu")
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:

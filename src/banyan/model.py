@@ -162,6 +162,11 @@ class BanyanModel(nn.Module):
         of_tokens = Leaves.apply if self.backend == "numba" else torch_leaves
         return of_tokens(self.ngrams, distinct, self.embedding, self.ngram_vectors), rows
 
+    def clip_gradients(self) -> None:
+        """To the norm that the settings allow, if they say any; without a word from the device."""
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.parameters(), self.config.clip)
+
     def folded(self) -> dict[str, np.ndarray]:
         """What a finished model is: its embedding has the leaves' vectors, and no n-grams are needed any more."""
         weights = {name: parameter.detach().cpu().numpy() for name, parameter in self.named_parameters()}

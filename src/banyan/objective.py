@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from banyan.contrastive import contrastive
+from banyan.contrastive import blocks, contrastive
 from banyan.model import BanyanModel, Passes
 
 if TYPE_CHECKING:
@@ -156,12 +156,6 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         saved = ctx.saved_tensors
         return *(saved if g == 1 else (g * tensor for tensor in saved)), None, None, None
-
-
-def blocks(n: int, most: int) -> list[slice]:
-    """n rows, in as few blocks of about equal size as there can be of at most so many (or one)."""
-    size = -(-n // -(-n // max(most, 1)))
-    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 _kept = threading.local()

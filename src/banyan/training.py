@@ -348,8 +348,7 @@ class Run:
         loss = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        if self.config.clip:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.model.clip_gradients()
         self.optimiser.step()
         return loss.detach()
 

@@ -18,8 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import kernel
-from banyan.contrastive import SCALE, product
-from banyan.objective import blocks
+from banyan.contrastive import SCALE, blocks, product
 
 LOGITS = 1 << 30  # that exist at one time, in bytes
 LARGEST = 70.0  # exp of this, and the sum of many such, is far from overflow in float32; exp(-LARGEST) from underflow

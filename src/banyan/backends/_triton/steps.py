@@ -132,8 +132,7 @@ class Steps:
             torch.maximum(self.void, graph.collided, out=self.void)
             self.agree(self.void)
         _record_kernel[(1,)](loss.detach(), graph.counts, self.metrics, self.at, self.void)
-        if self.model.config.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.model.config.clip, foreach=True)
+        self.model.clip_gradients()
         self.optimiser.step()
 
 
