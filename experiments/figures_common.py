@@ -36,10 +36,13 @@ MARKERS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (VERMILION, "D"), (PURPLE, 
 
 # --- Models ----------------------------------------------------------------------------------------------------------
 
+OUTPUT, OUTPUT_NPZ = ("out_weight", "out_bias"), ".output.npz"
+
 
 def load(path: str | Path) -> Banyan:
     """A model folder, or an .npz of its weights (`embedding`, the seven functions) that stands next to its
-    tokenizer.json. Its settings are its `config`, as JSON, or those in the record of the run of that name."""
+    tokenizer.json and, where it was kept, the .output.npz of its output layer. Its settings are its `config`, as JSON,
+    or those in the record of the run of that name."""
     path = Path(path)
     if path.is_dir():
         return Banyan.from_pretrained(path)
@@ -51,6 +54,9 @@ def load(path: str | Path) -> Banyan:
             raise BanyanError(f"{path} is no model with trees: it has no {', '.join(lacking)}")
         settings = json.loads(str(arrays["config"])) if "config" in arrays else _recorded(path)
         weights = {name: arrays[name].astype(np.float32) for name in arrays.files if name != "config"}
+    if (beside := path.with_name(path.stem + OUTPUT_NPZ)).is_file():
+        with np.load(beside) as arrays:
+            weights.update({name: arrays[name].astype(np.float32) for name in OUTPUT})
     known = Config.__dataclass_fields__
     config = Config(**{name: value for name, value in settings.items() if name in known})
     return Banyan(config, Tokenizer.from_file(path.parent / TOKENIZER), weights)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from evaluation import CLASSIFICATION, beside, check_data, figures, suites_of
+from figures_common import OUTPUT, OUTPUT_NPZ
 from prepared import Prepared, prepared
 from runs import Experiment, chosen, plan
 from trained import Weights, commit, trained
@@ -69,6 +70,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="only make tokenizers and stores")
     parser.add_argument("--classification", action="store_true", help=f"also SST-2 and MRPC, of {CLASSIFIED}")
     parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="of these runs, or of all")
+    parser.add_argument("--keep-output", action="store_true", help="of those runs, in a file of its own")
     parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="where they go, as NAME-SEED.npz")
     parser.add_argument("--workers", type=int, default=4, help="processes that evaluate beside a GPU (0: none)")
     parser.add_argument("--commit", default=commit(), help="of the code (default: what git says)")
@@ -124,9 +126,12 @@ class Session:
         device = devices.choose(options.device)
         weights, record = trained(experiment, seed, text, folder, device, self.display)
         record["commit"], record["sharing"] = options.commit, options.sharing
+        output = {name: weights.pop(name) for name in OUTPUT if name in weights}  # which no figure needs
         kept = options.keep_weights
         if kept is not None and (not kept or {experiment.name, path.stem} & set(kept)):
             _keep(options.out_weights / f"{path.stem}.npz", weights, experiment.config(seed), text)
+            if options.keep_output and output:
+                _write(options.out_weights / f"{path.stem}{OUTPUT_NPZ}", output)
         self._submit({**record, "suites": [], "figures": [], "scores": {}}, weights, text, wanted)
 
     def _submit(self, record: dict[str, Any], weights: Weights, text: Prepared, wanted: list[str]) -> None:
@@ -180,12 +185,17 @@ def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _keep(path: Path, weights: Weights, config: Config, text: Prepared) -> None:
-    """The embedding in float16, the functions and the settings; the tokenizer beside them: what figures are made of."""
+    """The embedding, the functions and the settings; the tokenizer beside them: what figures are made of."""
+    _write(path, {**weights, "config": np.array(config.to_json())})
+    text.tokenizer.save(path.parent / TOKENIZER)
+
+
+def _write(path: Path, arrays: Weights) -> None:
+    """With matrices of the vocabulary's size in float16."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    halved = {**weights, "embedding": weights["embedding"].astype(np.float16), "config": np.array(config.to_json())}
+    halved = {n: a.astype(np.float16) if n in ("embedding", "out_weight") else a for n, a in arrays.items()}
     with atomic(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **halved)
-    text.tokenizer.save(path.parent / TOKENIZER)
     if path.stat().st_size > MOST_BYTES:
         print(f"{path} has {path.stat().st_size:,} bytes, too many to bring back", file=sys.stderr)
 

@@ -70,6 +70,7 @@ _ALL = [
     Experiment("no-tree-untrained", ("controls",), 3, model="no-tree", trained=False),
     *(Experiment(f"channels-{k}", ("channels",), 3, settings={"channels": k}) for k in CHANNELS if k != 128),
     Experiment("af-15", ("languages",), 3, "af"),
+    _ablation("self-strae-fast", "self-strae", 3, epochs=5, lr=1e-3),  # does its rate explain its distance?
     Experiment("both", ("ablations",), 3, preset="self-strae", settings={"objective": "both", "lr": 1e-3}),
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}

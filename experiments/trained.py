@@ -26,7 +26,6 @@ from banyan.config import PRESETS, Config
 from banyan.display import Display
 from banyan.distributed import Processes
 from banyan.model import BanyanModel
-from banyan.reference import Functions
 from banyan.runfolder import METRICS, RunFolder
 from banyan.training import Run
 
@@ -35,7 +34,7 @@ Weights = dict[str, np.ndarray]
 
 
 class Trained(NamedTuple):
-    weights: Weights  # the embedding and, of trees, the seven functions
+    weights: Weights  # the embedding and, of trees, the seven functions and the output layer
     parameters: dict[str, int]
     training: dict[str, Any]
 
@@ -80,9 +79,8 @@ def _banyan(
             run.go(checkpoint_seconds=60, tensorboard=False)
         training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
         shutil.rmtree(folder)
-    numbers, finished = {name: parameter.detach() for name, parameter in model.named_parameters()}, model.folded()
-    weights = {name: finished[name] for name in ("embedding", *Functions._fields)}
-    return Trained(weights, counted(numbers), training)
+    numbers = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return Trained(model.folded(), counted(numbers), training)
 
 
 def _no_tree(experiment: Experiment, config: Config, text: Prepared, device: torch.device) -> Trained:
