@@ -140,15 +140,12 @@ def stability(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> di
     for channels, records in runs_by_channels(RUNS).items():
         scores = [_mean_and_deviation([r["scores"][group]["value"] for r in records]) for group in ("words", "sts")]
         rows.append([channels, records[0]["settings"]["dim"] // channels, len(records), *scores[0], *scores[1]])
-    several = [row for row in rows if row[2] > 1]
     return {
         "title": "Stability across seeds, by width U of a channel",
         "columns": ["K", "U", "seeds", "words", "deviation", "sentences", "deviation"],
         "rows": rows,
         "notes": [
-            f"{len(several)} of {len(rows)} widths have more than one seed so far"
-            if rows
-            else "not run yet: python experiments/reproduce.py channels --seeds 0 1 2 3",
+            *([] if rows else ["not run yet: python experiments/reproduce.py channels --seeds 0 1 2 3"]),
             "Means over the word sets and over the sentence sets; standard deviation over seeds",
         ],
     }
@@ -323,7 +320,7 @@ def inference(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> di
         ran = subprocess.run(program, input=text, env=environment, capture_output=True, text=True, check=True)
         told = json.loads(ran.stdout)
         on = "1 thread" if threads == 1 else f"{threads} threads"
-        rows.append([f"sentences a second, {on}", round(told["sentences_per_second"], -2)])
+        rows.append([f"sentences a second, {on}", round(told["sentences_per_second"] / 100) * 100])
         rows.append([f"seconds to load, and to encode the first, {on}", round(told["seconds_to_load"], 2)])
         rows.append([f"peak memory of the process, {on}, MB", _mb(told["peak_bytes"])])
     rows += _sizes(load(path), path)

@@ -302,7 +302,6 @@ def drawings(models: dict[str, Banyan], data: Path | None, options: argparse.Nam
         "columns": ["drawing", "picture"],
         "rows": [["three trees, one graph", trees], ["messages", messages]],
         "notes": [f"Model: {name}; trees as it induces them"],
-        "picture": trees,
     }
 
 

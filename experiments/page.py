@@ -13,6 +13,7 @@ from typing import Any
 
 import page_tables as tables
 from page_ablations import ablations, controls
+from page_claims import far_apart, in_short
 from page_markdown import given, section, table
 from page_tables import Material
 from records import NOT_RUN, Estimate, Records, paper_told
@@ -24,6 +25,7 @@ from banyan.files import write_text
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "RESULTS.md"
 README = Path(__file__).parents[1] / "README.md"
+_ENERGY = ("mean_watts", "watt_hours", "watt_hours_at_limit")
 _MARKS = "<!-- written by experiments/page.py -->\n", "<!-- until here -->\n"
 
 
@@ -39,12 +41,12 @@ def render(results: Path = RESULTS) -> str:
         tables.languages(material),
         tables.parameters(material),
         ablations(material),
-        tables.channels(material),
-        _others("8. Figures", results / "figures.json", "experiments/figures.py"),
+        tables.channels(material, far_apart(material)),
+        _others("8. Figures", "figures", results, material),
         _costs(material.records),
-        _others("10. The paper's claims in words, measured", results / "claims.json", "experiments/claims.py"),
+        _others("10. The paper's claims in words, measured", "claims", results, material),
         controls(material),
-        _others("12. What needs no learning", results / "baselines.json", "experiments/baselines.py"),
+        _others("12. What needs no learning", "baselines", results, material),
         _how(material.records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -72,8 +74,9 @@ def _opening(material: Material) -> str:
             "experiments/page.py` from the JSON in `experiments/results`; no figure in it was typed by hand.",
             "- Ours: mean ± standard deviation over seeds, and in brackets the number of seeds. Of one seed alone: the "
             "95% bootstrap interval over the items of the set, in square brackets.\n"
-            "- \"Higher\" and \"lower\" are said where the difference is more than two standard deviations of it, or, "
-            "of one seed, where the paper's mean is outside the interval.\n" + _why(material.records),
+            '- "Higher" and "lower" are said where the means differ by more than two standard deviations of the '
+            "difference between a seed of theirs and one of ours, or, of one seed, where the paper's mean is "
+            "outside the interval.\n" + _why(material.records),
         ]
     )
 
@@ -120,11 +123,12 @@ def _against_nothing(where: str, ours: Estimate, nothing: float | None) -> str:
     return f"- On {where}, our Banyan is {abs(apart):.1f} points {kind} character n-gram TF-IDF, which learns nothing."
 
 
-def _others(title: str, path: Path, script: str) -> str:
-    found = _read(path)
+def _others(title: str, name: str, results: Path, material: Material) -> str:
+    """What experiments/NAME.py left in NAME.json."""
+    found = _read(results / f"{name}.json")
     if not found:
-        return section(title, f"Of `{script}`: {NOT_RUN}.")
-    return section(title, *(given(content) for content in found.values()))
+        return section(title, f"Of `experiments/{name}.py`: {NOT_RUN}.")
+    return section(title, *(given(content, in_short(key, content, material)) for key, content in found.items()))
 
 
 def _costs(records: Records) -> str:
@@ -142,8 +146,9 @@ def _costs(records: Records) -> str:
     told = (
         "Training with the loss on held-out text after each epoch, without tokenising and evaluation, and with the "
         "compilation of kernels where a run was the first of its kind on a machine. Where several runs shared the "
-        "card, the fastest seed is given, its seconds are more than it needs alone, and the energy is left out. "
-        "Energy: the card's mean draw, sampled while it trained, times the seconds. "
+        "card, the fastest seed is given, and its seconds are more than it needs alone. "
+        "Energy: the card's mean draw, sampled while it trained, times the seconds; where n runs shared the card, an "
+        "nth of it, marked ~: too little where the others were not all training. "
         "What training takes alone and compiled: docs/gpu.md."
     )
     return section("9. What it costs", told, table(columns, rows))
@@ -151,7 +156,8 @@ def _costs(records: Records) -> str:
 
 def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
     best = min(runs, key=lambda run: (run["sharing"], run["training"]["seconds"]))
-    training, energy = best["training"], best["energy"] if best["sharing"] == 1 else None
+    training, energy, about = best["training"], best["energy"], "~" if best["sharing"] > 1 else ""
+    measured = [energy[key] / best["sharing"] for key in _ENERGY] if energy else []
     return [
         name,
         len(runs),
@@ -162,7 +168,7 @@ def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
         f"{training['tokens'] / training['seconds']:,.0f}",
         f"{training['peak_memory_bytes'] / 1e9:.2f}",
         f"{training['nodes'] / training['plain_nodes']:.2f}" if training["nodes"] else "",
-        *(f"{energy[key]:.2f}" if energy else "" for key in ("mean_watts", "watt_hours", "watt_hours_at_limit")),
+        *([f"{about}{value:.2f}" for value in measured] or [""] * len(_ENERGY)),
     ]
 
 
@@ -176,8 +182,9 @@ def _how(records: Records) -> str:
         "python experiments/reproduce.py all --data ../shared/data --work work --seeds 0 1 2 3 --classification",
         "python experiments/baselines.py --data ../shared/data",
         "python experiments/reproduce.py banyan entangled-linear-ce entangled-linear-contrastive --data ../shared/data "
-        "--work work --results again --keep-weights --out-weights weights  # for the figures",
+        "--work work --results again --keep-weights --keep-output --out-weights weights  # for figures and claims",
         "python experiments/figures.py nodes --models weights/banyan-0.npz  # and so on, as under each figure",
+        "python experiments/claims.py norms --models weights/banyan-0.npz  # and so on, as under each claim",
         "python experiments/page.py",
         "```",
     ]

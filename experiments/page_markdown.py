@@ -31,12 +31,12 @@ def section(title: str, *parts: str) -> str:
     return "\n\n".join([f"## {title}", *(part for part in parts if part)])
 
 
-def given(content: dict[str, Any]) -> str:
+def given(content: dict[str, Any], in_short: str = "") -> str:
     """A table that another script wrote: title, columns, rows, notes; perhaps a picture and its command."""
-    parts = [f"### {content['title']}"]
+    parts = [f"### {content['title']}", *([in_short] if in_short else [])]
     if content.get("picture"):
         parts.append(f"![{content['title']}]({content['picture']})")
-    rows = [[_picture(value) for value in row] for row in content["rows"]]
+    rows = [[_picture(value, of=row[0]) for value in row] for row in content["rows"]]
     parts.append(table(content["columns"], rows))
     if content.get("notes"):
         parts.append("\n".join(f"- {note}" for note in content["notes"]))
@@ -45,9 +45,9 @@ def given(content: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _picture(value: Any) -> Any:
+def _picture(value: Any, of: str) -> Any:
     is_picture = isinstance(value, str) and value.endswith((".png", ".svg"))
-    return f"![{value}]({value})" if is_picture else value
+    return f"![{of}]({value})" if is_picture else value
 
 
 def listed(names: Sequence[str]) -> str:

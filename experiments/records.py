@@ -69,6 +69,11 @@ class Records:
         ]
         return _estimate(found)
 
+    def note(self, name: str, task: str) -> str:
+        """What evaluation says about the set."""
+        notes = (one.get("note") for record in self[name] for one in record["figures"] if one["task"] == task)
+        return next((note for note in notes if note), "")
+
     def score(self, name: str, group: str) -> Estimate:
         """The mean over the sets of a group: "sts" or "words"."""
         return _estimate([record["scores"][group] for record in self[name] if group in record["scores"]])

@@ -139,6 +139,19 @@ def test_weights_in_npz_are_the_model_of_the_folder(model, tmp_path):
     assert_array_equal(loaded.encode(TEXT), figures_common.load(tmp_path).encode(TEXT))
 
 
+def test_output_layer_beside_an_npz_comes_with_it(model, tmp_path):
+    model.tokenizer.save(tmp_path / "tokenizer.json")
+    output = {name: model.weights[name] for name in figures_common.OUTPUT}
+    weights = {name: array for name, array in model.weights.items() if name not in output}
+    np.savez(tmp_path / "run-0.npz", config=json.dumps(model.config.to_dict()), **weights)
+    np.savez(tmp_path / "other-0.output.npz", **output)
+    assert not set(output) & set(figures_common.load(tmp_path / "run-0.npz").weights)
+    np.savez(tmp_path / "run-0.output.npz", **output)
+    loaded = figures_common.load(tmp_path / "run-0.npz").weights
+    for name, array in model.weights.items():
+        assert_array_equal(loaded[name], array)
+
+
 def test_npz_without_settings_takes_those_of_its_run(model, tmp_path, monkeypatch):
     monkeypatch.setattr(figures_common, "RESULTS", tmp_path)
     model.tokenizer.save(tmp_path / "tokenizer.json")
@@ -280,3 +293,8 @@ def test_seeds_of_one_width_are_taken_together(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "RUNS", tmp_path)
     expected = [[4, 64, 2, 51.0, 1.41, 51.0, 1.41], [128, 2, 1, 60.0, None, 60.0, None]]
     assert claims.stability({}, [], tmp_path)["rows"] == expected
+
+
+def test_stability_as_kept_is_that_of_the_runs_that_are_there():
+    kept = json.loads((claims.RESULTS / "claims.json").read_text(encoding="utf-8"))["stability"]
+    assert kept["rows"] == claims.stability({}, [], Path())["rows"], "run python experiments/claims.py stability"

@@ -21,8 +21,8 @@ from banyan.store import Store
 ROOT = Path(__file__).parents[1]
 TEX = ROOT.parent / "shared" / "paper" / "banyan.tex"
 sys.path.insert(0, str(ROOT / "experiments"))
-_NAMES = ("no_tree", "page", "page_tables", "paper", "records", "reproduce", "runs")
-no_tree, page, page_tables, paper, records, reproduce, runs = map(importlib.import_module, _NAMES)
+_NAMES = ("no_tree", "page", "page_claims", "page_tables", "paper", "records", "reproduce", "runs")
+no_tree, page, page_claims, page_tables, paper, records, reproduce, runs = map(importlib.import_module, _NAMES)
 
 
 def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
@@ -91,6 +91,12 @@ def test_page_with_every_run_has_no_empty_cell(tmp_path):
     assert [line for line in left if "experiments/" not in line] == []
 
 
+def test_page_hands_on_what_evaluation_says_about_a_set(tmp_path):
+    run = record("banyan", 0)
+    next(one for one in run["figures"] if one["task"] == "semrel")["note"] = "a training split"
+    assert "- SemRel: a training split." in page_of(tmp_path, [run]).splitlines()
+
+
 def test_page_knows_retrieval_figures_by_the_names_that_evaluation_gives_them():
     texts = ["a b", "c d"]
     beir = Beir(["x", "y"], texts, texts, ["q", "r"], ["e", "f"], {"q": {"x": 1}, "r": {"y": 1}}, 0)
@@ -106,6 +112,38 @@ def test_score_of_languages_takes_only_seeds_that_all_have():
 @pytest.mark.parametrize(("ours", "expected"), [((60.0, 60.2), 1), ((40.0, 40.2), -1), ((49.0, 51.5), 0)])
 def test_a_difference_is_told_only_beyond_two_deviations(ours, expected):
     assert records.clearly(records.Estimate(ours), {"mean": 50.0, "sd": 1.0}) == expected
+
+
+def seeds(name: str, *shifts: float) -> list[dict[str, Any]]:
+    return [record(name, seed, shift) for seed, shift in enumerate(shifts)]
+
+
+def test_page_says_which_widths_depend_on_the_seed(tmp_path):
+    text = page_of(tmp_path, [*seeds("channels-8", 0, 8, 8), *seeds("channels-16", 9, 9.1), *seeds("banyan", 9, 9.2)])
+    (line,) = [line for line in text.splitlines() if line.startswith("- Seeds lie far apart")]
+    assert "U = 32 (50.0, 58.0 and 58.0; the paper's deviation: 0.11)" in line
+    assert "U = 16" not in line
+    material = page._material(tmp_path)
+    assert page_claims.stable(material).startswith("Small U is stable, as the paper says: with U = 2 and 16")
+
+
+def test_page_says_whether_the_rate_explains_self_strae(tmp_path):
+    usual, fast = record("self-strae", 0, -20), record("self-strae-fast", 0, -18)
+    assert "rate does not explain its distance: with 10 times" in page_of(tmp_path, [usual, fast])
+
+
+@pytest.mark.parametrize(("shift", "told"), [(3, "behind"), (0.1, "ahead of"), (-3, "ahead of")])
+def test_page_says_on_which_side_of_banyan_a_control_is(tmp_path, shift, told):
+    text = page_of(tmp_path, [*seeds("banyan", -0.1, 0, 0.1), record("balanced", 0, shift)])
+    clear = "not clearly" if shift == 0.1 else "clearly"
+    assert f"Induced trees are {clear} {told} balanced ({shift:+.2f})" in text
+
+
+@pytest.mark.parametrize(("bias", "told"), [(0.3, "biased, at every batch size"), (0.05, "not clearly biased")])
+def test_a_bias_is_told_only_beyond_what_chance_allows(bias, told):
+    columns = ["sentences", "bias", "chance", "loss"]
+    content = {"columns": columns, "rows": [[32, bias, 0.04, None], [64, 0.0, 0.0, None]]}
+    assert told in page_claims.in_short("unbiased", content, None)
 
 
 # --- The paper's tables ----------------------------------------------------------------------------------------------
