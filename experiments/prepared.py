@@ -32,21 +32,37 @@ def sources(language: str, data: Path) -> tuple[Path, Path]:
     return folder / "train.txt.xz", folder / "dev.txt.xz"
 
 
-def prepared(language: str, data: Path, work: Path, display: Display) -> Prepared:
-    folder = work / language
+def prepared(language: str, data: Path, work: Path, display: Display, config: Config | None = None) -> Prepared:
+    """With the tokenizer that the settings ask for; without them, the usual one."""
+    config = config or Config()
+    folder = work / name_of(language, config)
     train, dev = sources(language, data)
-    tokenizer = _tokenizer(folder, train, display)
+    tokenizer = _tokenizer(folder, train, config, display)
     store = _store(folder / "store", train, tokenizer, display)
     return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, display))
 
 
-def _tokenizer(folder: Path, corpus: Path, display: Display) -> Tokenizer:
+def name_of(language: str, config: Config) -> str:
+    """Of the folder."""
+    usual = Config()
+    parts = [config.pieces if config.pieces != usual.pieces else None, config.vocab_size]
+    parts += [None if config.zero_digits else "digits"]
+    return "-".join(str(part) for part in [language, *parts] if part is not None)
+
+
+def _tokenizer(folder: Path, corpus: Path, config: Config, display: Display) -> Tokenizer:
     path = folder / TOKENIZER
     if not path.exists():
         _must_exist(corpus, folder)
         display.note(f"making a vocabulary of {corpus}")
         folder.mkdir(parents=True, exist_ok=True)
-        Tokenizer.train(Corpus(corpus)).save(path)
+        Tokenizer.train(
+            Corpus(corpus),
+            kind=config.pieces,
+            vocab_size=config.vocab_size,
+            lowercase=config.lowercase,
+            zero_digits=config.zero_digits,
+        ).save(path)
     return Tokenizer.from_file(path)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from evaluation import CLASSIFICATION, beside, check_data, figures, suites_of
 from figures_common import OUTPUT, OUTPUT_NPZ
-from prepared import Prepared, prepared
+from prepared import Prepared, name_of, prepared
 from runs import Experiment, chosen, plan
 from trained import Weights, commit, trained
 
@@ -45,8 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         todo = plan(chosen(options.names), options.seeds)
         if options.prepare:
-            for language in dict.fromkeys(one.language for one, _ in todo):
-                prepared(language, options.data, options.work, Display())
+            for one, seed in todo:  # what is there already is not made again
+                prepared(one.language, options.data, options.work, Display(), one.config(seed))
             return 0
         for experiment, _ in todo:
             check_data(options.data, experiment.language, _wanted(experiment, options))
@@ -80,6 +80,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _wanted(experiment: Experiment, options: argparse.Namespace) -> list[str]:
+    if experiment.choosing:
+        return ["dev"]
     return suites_of(experiment.language, options.classification and experiment.name in CLASSIFIED)
 
 
@@ -116,7 +118,7 @@ class Session:
         if found and set(wanted) <= set(found["suites"]):
             print(f"{path.stem}: there already", flush=True)
             return
-        text = self._corpus(experiment.language)
+        text = self._corpus(experiment.language, experiment.config(seed))
         if found and (weights := self._kept(path.stem)):
             wanted = [suite for suite in wanted if suite not in found["suites"]]
             self._submit(found, weights, text, wanted)
@@ -159,10 +161,11 @@ class Session:
         self.failed += 1
         print(f"{stem} failed: {type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True)
 
-    def _corpus(self, language: str) -> Prepared:
-        if language not in self.corpora:
-            self.corpora[language] = prepared(language, self.options.data, self.options.work, self.display)
-        return self.corpora[language]
+    def _corpus(self, language: str, config: Config) -> Prepared:
+        name = name_of(language, config)
+        if name not in self.corpora:
+            self.corpora[name] = prepared(language, self.options.data, self.options.work, self.display, config)
+        return self.corpora[name]
 
     def _path(self, name: str, seed: int) -> Path:
         return self.options.results / f"{name}-{seed}.json"
@@ -204,6 +207,8 @@ def _line(stem: str, record: dict[str, Any]) -> str:
     training = record["training"]
     took = f"{duration(training['seconds'])}, loss {training['train_loss']:.3f}" if training else "not trained"
     scores = [f"{name} {score['value']:.2f}" for name, score in record["scores"].items()]
+    chosen_on = [one for one in record["figures"] if one["group"].startswith("dev")]
+    scores += [f"{one['task']} {one['metric']} {one['value']:.1f}" for one in chosen_on]
     tests = [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["group"] == "languages"]
     tests += [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["group"] == CLASSIFICATION]
     return f"{stem}: {took}; {', '.join(scores + tests)}"

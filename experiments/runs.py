@@ -33,6 +33,7 @@ class Experiment:
     settings: Mapping[str, Any] = field(default_factory=dict)  # where they differ from the preset's
     model: str = "banyan"  # or "no-tree"
     trained: bool = True  # or as initialised
+    choosing: bool = False  # it is measured on the development sets alone
 
     def config(self, seed: int) -> Config:
         return Config.from_preset(self.preset, **{"epochs": EPOCHS, **self.settings}, seed=seed)
@@ -79,7 +80,11 @@ GROUPS = ("english", "ablations", "channels", "languages", "controls")
 
 def chosen(names: Iterable[str]) -> list[Experiment]:
     """Those of these names and groups, in the order of the list above."""
+    from ideas import IDEAS
+
     wanted = set(names)
+    if ideas := [one for one in IDEAS if one.name in wanted or wanted.intersection(one.groups)]:
+        return ideas
     for name in wanted - {"all", *GROUPS, *EXPERIMENTS}:
         raise BanyanError(f"there is no run {name}: say all, {', '.join(GROUPS)}, or {', '.join(EXPERIMENTS)}")
     return [one for one in _ALL if "all" in wanted or one.name in wanted or wanted.intersection(one.groups)]

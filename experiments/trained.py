@@ -70,15 +70,15 @@ def _banyan(
     model = BanyanModel(config, text.tokenizer.vocab_size, pieces=text.tokenizer.pieces).to(device)
     model.precision = devices.choose_precision("auto", device)
     training: dict[str, Any] = {}
-    if experiment.trained:
-        place = RunFolder(folder)
-        place.work.mkdir(parents=True, exist_ok=True)
-        share, us = config.batch_size, Processes()
-        run = Run(place, model, text.tokenizer, text.store, text.dev, None, share, text.store.report, display, us)
-        with closing(run):
+    place = RunFolder(folder)
+    place.work.mkdir(parents=True, exist_ok=True)
+    share, us = config.batch_size, Processes()
+    run = Run(place, model, text.tokenizer, text.store, text.dev, None, share, text.store.report, display, us)
+    with closing(run):
+        if experiment.trained:
             run.go(checkpoint_seconds=60, tensorboard=False)
-        training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
-        shutil.rmtree(folder)
+            training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
+    shutil.rmtree(folder)
     numbers = {name: parameter.detach() for name, parameter in model.named_parameters()}
     return Trained(model.folded(), counted(numbers), training)
 

@@ -450,7 +450,12 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
         group.add_argument(f"--{field.name.replace('_', '-')}", **option)
 
 
-_UNSAID = {"vocab_size": "chosen to suit the corpus", "leaf_dropout": "as --dropout", "clip": "any"}
+_UNSAID = {
+    "vocab_size": "chosen to suit the corpus",
+    "leaf_dropout": "as --dropout",
+    "clip": "any",
+    "gate": "the authors', about 0.68",
+}
 _YES_NO = {"True": "yes", "False": "no"}
 _FIRST_OF = {"dim": "model", "pieces": "text", "epochs": "training"}  # Config's settings come in this order
 _SETTINGS = {
@@ -478,6 +483,11 @@ _SETTINGS = {
     "crops": "weight of a second objective: two crops of a sentence find each other by their roots (0: none)",
     "crop_temperature": "by which their cosines are divided",
     "crop_shortest": "share of the sentence that a crop has at least",
+    "crop_kind": "free: each anywhere in its sentence; parts: the sentence is cut in two",
+    "spelling": "length of the sketch of its characters that a token begins with, on average (0: none)",
+    "company": "length of the vector of its neighbours in the text that a token begins with (0: none)",
+    "gate": "share of a child that its parent takes, to begin with",
+    "lr_end": "share of the learning rate that is left at the end",
     "candidates": "a leaf is told apart from the whole vocabulary, or from the tokens of its batch (cheaper)",
     "mean_over": "in plain trees, every leaf counts, or every distinct token once",
     "seed": "of everything random",

@@ -33,6 +33,9 @@ class Config:
     ngrams: int = 0  # buckets of character n-grams whose vectors are added to those of leaves; 0: none
     ngram_shortest: int = 2
     ngram_longest: int = 6
+    spelling: float = 0.0  # length, on average, of the sketch of its characters that a token's vector begins with
+    company: float = 0.0  # length of the vector of its neighbours in the text that it begins with
+    gate: float | None = None  # share of a child that its parent takes, to begin with; None: the authors', about 0.68
     dropout: float = 0.1
     leaf_dropout: float | None = None  # of leaves; None: as of all else
 
@@ -48,11 +51,13 @@ class Config:
     epochs: int = 15
     batch_size: int = 512
     lr: float = 1e-3
+    lr_end: float = 1.0  # share of it that is left at the end; from step to step it falls by the same
     clip: float | None = None  # the greatest norm of a step's gradient
     objective: str = "cross-entropy"  # rebuild the leaves; or "contrastive" over all nodes; or half of "both"
     crops: float = 0.0  # weight of a second objective: two crops of a sentence find each other by their roots
     crop_temperature: float = 0.05
     crop_shortest: float = 0.5  # share of the sentence
+    crop_kind: str = "free"  # each anywhere; or "parts": the sentence is cut in two
     candidates: str = "all"  # what the output layer chooses from: the vocabulary, or the tokens of the "batch"
     mean_over: str = "leaves"  # of the cross-entropy; or "tokens": of plain trees too, each distinct token counts once
     seed: int = 0
@@ -79,6 +84,14 @@ class Config:
             raise BanyanError("ngrams must be 0 or more, and 1 <= ngram_shortest <= ngram_longest")
         if not (0 <= self.crops < float("inf") and self.crop_temperature > 0 and 0 < self.crop_shortest <= 1):
             raise BanyanError("crops must be 0 or more, crop_temperature above 0, and crop_shortest in (0, 1]")
+        if self.crop_kind == "parts" and self.crop_shortest > 0.5:
+            raise BanyanError(f"two parts of a sentence cannot both have a share of {self.crop_shortest}")
+        if not (0 <= self.spelling < float("inf") and 0 <= self.company < float("inf")):
+            raise BanyanError("spelling and company must be 0 or more")
+        if not 0 <= self.lr_end <= 1:
+            raise BanyanError(f"lr_end must be in [0, 1], not {self.lr_end}")
+        if self.gate is not None and not 0 < self.gate < 1:
+            raise BanyanError(f"gate must be in (0, 1), not {self.gate}")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
         if self.vocab_size is not None and self.vocab_size < 300:
@@ -155,6 +168,7 @@ CHOICES = {
     "structure": ("induced", "random", "balanced", "right-branching"),
     "pieces": ("bpe", "unigram"),
     "objective": ("cross-entropy", "contrastive", "both"),
+    "crop_kind": ("free", "parts"),
     "mean_over": ("leaves", "tokens"),
     "candidates": ("all", "batch"),
 }

@@ -102,11 +102,12 @@ def window(device: torch.device) -> int:
     return 1 if device.type == "cpu" else WINDOW
 
 
-def adam(parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Adam:
-    """One kernel for all of it, where torch has that; on CUDA, one that can be recorded."""
+def adam(parameters: Iterable[torch.nn.Parameter], lr: float, falls: bool = False) -> torch.optim.Adam:
+    """One kernel for all of it, where torch has that; on CUDA, one that can be recorded, even while the rate falls."""
     parameters = list(parameters)
-    device = parameters[0].device.type
-    return torch.optim.Adam(parameters, lr=lr, fused=device in _FUSED_ADAM, capturable=device == "cuda")
+    device = parameters[0].device
+    rate = torch.tensor(lr, device=device) if falls and device.type == "cuda" else lr
+    return torch.optim.Adam(parameters, lr=rate, fused=device.type in _FUSED_ADAM, capturable=device.type == "cuda")
 
 
 @contextmanager

@@ -3,6 +3,7 @@ objective asks for one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -87,6 +88,8 @@ class BanyanModel(nn.Module):
         else:
             for gate in (*composing[:2], *decomposing):
                 gate.uniform_(0.6, 0.9, generator=generator)
+                if self.config.gate is not None:
+                    gate.fill_(math.log(self.config.gate / (1 - self.config.gate)))
         if self.config.objective != "contrastive":
             _uniform(generator, E, self.out_weight, self.out_bias)
 

@@ -192,10 +192,10 @@ class Run:
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs, self.report = display, pairs, report
         self.share = share  # this process's sentences of a step
-        self.crop_shortest = self.config.crop_shortest if self.config.crops else None
+        self.cut = crops.cut_of(self.config)
         self.device = model.embedding.device
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
-        self.optimiser = devices.adam(model.parameters(), self.config.lr)
+        self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_end < 1)
         data = store.fingerprint + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data)
         if folder.checkpoint.exists():
@@ -205,9 +205,22 @@ class Run:
             if self.progress.epoch > self.config.epochs:
                 raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
+        elif self.config.spelling or self.config.company:
+            self._count_leaves()
         self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
         self.seconds = 0.0
+
+    @torch.no_grad()
+    def _count_leaves(self) -> None:
+        """Give the leaves what counting tells of their tokens."""
+        from banyan import initial
+
+        with self.display.patience("counting what tokens are near each other", 1):
+            part = self.train_part
+            text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST) or 1))
+            rows = initial.leaves(self.tokenizer.pieces, *text, self.config, self.device)
+        self.model.embedding.copy_(torch.from_numpy(rows))
 
     def start_from(self, weights: dict[str, np.ndarray]) -> None:
         """Take the weights of a finished model, unless the run is under way already."""
@@ -260,7 +273,7 @@ class Run:
         averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
         # Its first pass sends the gradients in another order than all later ones, which is another order of adding them
         # up. That pass is one that counts for nothing, so that a resumed run repeats the bits of an uninterrupted one.
-        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.crop_shortest):
+        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.cut):
             averaged(graph, NO_DROPOUT).backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
@@ -272,7 +285,7 @@ class Run:
 
         plain = self.config.trees == "plain"
         part, vocab_size = self.train_part, self.tokenizer.vocab_size
-        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.crop_shortest)
+        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.cut)
         return Steps(
             self.model,
             self.optimiser,
@@ -282,6 +295,7 @@ class Run:
             devices.window(self.device),
             self.us.worst if self.us.several else None,
             Room(*self.progress.room) if self.progress.room else None,
+            self._rate if self.config.lr_end < 1 else None,
         )
 
     def _windows(self) -> list[list[np.ndarray]]:
@@ -306,22 +320,27 @@ class Run:
         """The sentences of a batch and their tokens, and how many nodes plain trees of them and their crops have."""
         lengths = self.train_part.lengths(indices)
         sentences, tokens = len(lengths), int(lengths.sum())
-        if self.crop_shortest is None:
+        if self.cut is None:
             return sentences, tokens, 2 * tokens - sentences
-        of_crops = crops.draw(lengths[None], [dropout], self.crop_shortest)[1]
+        of_crops = crops.draw(lengths[None], [dropout], self.cut)[1]
         return sentences, tokens, 2 * (tokens + int(of_crops.sum())) - 3 * sentences
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """The loss and the nodes of each step, as numbers or still on the device. Alone, it may stop between steps."""
         losses, nodes = [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
-        graphs = self._graphs(self.train_part, window, dropouts, self.crop_shortest)
-        for graph, dropout in zip(graphs, dropouts, strict=False):
-            losses.append(self._step(graph, dropout))
+        graphs = self._graphs(self.train_part, window, dropouts, self.cut)
+        for i, (graph, dropout) in enumerate(zip(graphs, dropouts, strict=False)):
+            losses.append(self._step(graph, dropout, i))
             nodes.append(graph.n_nodes)
             if asked and not self.us.several:
                 break
         return losses, nodes
+
+    def _rate(self, i: int) -> float:
+        """At which the i-th step from now learns."""
+        done = (self.progress.step + i) / (self.config.epochs * self.epoch_steps)
+        return self.config.lr * (1 - (1 - self.config.lr_end) * done)
 
     def _dropout(self, i: int) -> Dropout:
         """Of the i-th step from now."""
@@ -333,18 +352,20 @@ class Run:
         part: Part,
         chosen: Sequence[np.ndarray],
         dropouts: Sequence[Dropout],
-        crop_shortest: float | None = None,
+        cut: crops.Cut | None = None,
     ) -> Iterator[Any]:
         """The graph of each of these batches of a part, made when its turn comes: it depends on the weights. Crops are
-        in it if it is said how short they may be."""
+        in it if it is said how they are made."""
         for indices, dropout in zip(chosen, dropouts, strict=True):
             batch = part.batch(indices)
-            if crop_shortest is not None:
-                batch = crops.batch_with_crops(*batch, dropout, crop_shortest)
+            if cut is not None:
+                batch = crops.batch_with_crops(*batch, dropout, cut)
             yield self.model.structure(*batch, dropout)
 
-    def _step(self, graph: Any, dropout: Dropout) -> Tensor:
-        """One batch: up, down, back, and the optimiser. Its loss, which nobody waits for."""
+    def _step(self, graph: Any, dropout: Dropout, i: int) -> Tensor:
+        """One batch, the i-th from now: up, down, back, and the optimiser. Its loss, which nobody waits for."""
+        if self.config.lr_end < 1:
+            self.optimiser.param_groups[0]["lr"] = self._rate(i)
         loss = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

@@ -54,6 +54,7 @@ class Steps:
     agree: makes `void` the same in all processes, if there are several.
     room: to begin with. It only ever grows, and with it the shapes of the matrix products and so the order of their
         sums: a resumed run that is to repeat the bits must begin with the same.
+    rate: at which the i-th step from now learns, if that changes: the optimiser's is a tensor then.
     """
 
     def __init__(
@@ -66,10 +67,12 @@ class Steps:
         most: int,
         agree: Callable[[Tensor], object] | None = None,
         room: Room | None = None,
+        rate: Callable[[int], float] | None = None,
     ) -> None:
         self.model, self.optimiser, self.loss = model, optimiser, loss
-        self.store, self.dropout, self.agree = store, dropout, agree
+        self.store, self.dropout, self.rate, self.agree = store, dropout, rate, agree
         device = model.embedding.device
+        self.rates = torch.zeros(most, device=device)
         self.metrics = torch.zeros(most, 3, device=device)
         self.at = torch.zeros(1, dtype=torch.int32, device=device)
         self.void = torch.zeros((), device=device)
@@ -86,6 +89,8 @@ class Steps:
         """A step for each of these batches, of one size: their losses and nodes. What follows is drawn meanwhile."""
         window = self._window(batches)
         done, salt = 0, 0
+        if self.rate:
+            self.rates[: len(batches)] = torch.tensor([self.rate(i) for i in range(len(batches))])
         while True:
             self.at.fill_(done)
             self._enqueue(window, done, len(batches), salt)
@@ -128,6 +133,8 @@ class Steps:
         loss = self.loss(graph)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
+        if self.rate:
+            self.optimiser.param_groups[0]["lr"].copy_(self.rates.index_select(0, self.at).squeeze())
         if self.agree:
             torch.maximum(self.void, graph.collided, out=self.void)
             self.agree(self.void)

@@ -67,7 +67,7 @@ class DeviceStore:
     """Draws from the sentences `indices` of a store; its tokens are on the device if they fit there, and are brought
     as needed if not.
 
-    crop_shortest: share of a sentence that a crop is at least; without it, there are none."""
+    cut: how crops are made; without it, there are none."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class DeviceStore:
         vocab_size: int,
         device: torch.device,
         plain: bool,
-        crop_shortest: float | None = None,
+        cut: crops.Cut | None = None,
     ) -> None:
         self.store, self.indices, self.vocab_size = store, indices, vocab_size
-        self.device, self.plain, self.crop_shortest = device, plain, crop_shortest
+        self.device, self.plain, self.cut = device, plain, cut
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * store.n_tokens < free / SHARE
@@ -127,9 +127,9 @@ class DeviceStore:
         all_offsets = np.asarray(self.store.offsets)
         starts = all_offsets[sentences]
         lengths = all_offsets[sentences + 1] - starts
-        if self.crop_shortest is None:
+        if self.cut is None:
             return starts, lengths
-        return crops.with_crops(starts, lengths, dropouts, self.crop_shortest)
+        return crops.with_crops(starts, lengths, dropouts, self.cut)
 
     def _tokens(self, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:

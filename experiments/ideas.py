@@ -1,0 +1,52 @@
+"""What was tried to get past the paper: each an experiment that is measured on the development sets alone.
+
+    python experiments/reproduce.py ideas --data ../shared/data --work work --results experiments/results/ideas
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs import Experiment
+
+EPOCHS = 5
+COUNTED: dict[str, Any] = {"spelling": 1.0, "company": 1.0, "gate": 0.95}
+PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.3}
+NGRAMS: dict[str, Any] = {"ngrams": 200_000}
+
+
+def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
+    merged: dict[str, Any] = {"epochs": EPOCHS}
+    for some in settings:
+        merged |= some
+    named = name if language == "en" else f"{name}-{language}"
+    return Experiment(named, (group, "ideas"), 1, language, settings=merged, choosing=True, **more)
+
+
+IDEAS = [
+    _idea("paper-5"),
+    _idea("ngrams", NGRAMS),
+    _idea("free-crops", {"crops": 0.3}),
+    _idea("parts", PARTS),
+    _idea("ngrams-parts", NGRAMS, PARTS),
+    _idea("gate", {"gate": 0.95}),
+    _idea("spelling", COUNTED, {"company": 0.0}),
+    _idea("company", COUNTED, {"spelling": 0.0}),
+    _idea("counted-untrained", COUNTED, trained=False),
+    _idea("counted", COUNTED),
+    _idea("counted-parts", COUNTED, PARTS),
+    _idea("counted-parts-1", COUNTED, PARTS, {"crops": 1.0}),
+    _idea("counted-parts-3", COUNTED, PARTS, {"crops": 3.0}),
+    _idea("counted-parts-warm", COUNTED, PARTS, {"crop_temperature": 0.1}),
+    _idea("counted-parts-slow", COUNTED, PARTS, {"lr": 3e-4}),
+    _idea("counted-long-parts", COUNTED, PARTS, {"spelling": 3.0, "company": 3.0}),
+    _idea("counted-ngrams-parts", COUNTED, NGRAMS, PARTS),
+    _idea("counted-parts-falling", COUNTED, PARTS, {"lr_end": 0.0}),
+    _idea("counted-parts-batch", COUNTED, PARTS, {"candidates": "batch"}),
+    _idea("counted-parts-2048", COUNTED, PARTS, {"batch_size": 2048, "lr": 2e-3}),
+    _idea("counted-parts-1-epoch", COUNTED, PARTS, {"epochs": 1}),
+    _idea("counted-free", COUNTED, {"crops": 0.3}),
+    _idea("counted-parts-no-dropout", COUNTED, PARTS, {"dropout": 0.0}),
+    _idea("counted-parts-balanced", COUNTED, PARTS, {"structure": "balanced"}),
+    _idea("counted-parts-50000", COUNTED, PARTS, {"vocab_size": 50_000}),
+]

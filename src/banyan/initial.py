@@ -1,0 +1,153 @@
+"""Leaves that begin with what counting tells of their tokens: how they are spelt, and what company they keep.
+
+spelling  the sum of random vectors, one for each character n-gram of the piece, the rarer the longer (its inverse
+          document frequency): sums of leaves are then sketches of what TF-IDF of characters compares
+company   eigenvectors of how much more often than chance two tokens stand near each other (positive pointwise mutual
+          information): cosines of leaves are then those of the tokens' neighbours. Frequent tokens get short vectors
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from banyan import threads
+from banyan.config import Config
+
+SHORTEST, LONGEST = 3, 4  # n-grams; a shorter piece is one itself
+SAMPLE = 30_000  # sentences tell how rare an n-gram is
+MOST = 30_000_000  # tokens are enough to know the company of each
+NEAR = 10  # tokens to either side are company, the nearer the more
+SMOOTH = 0.875  # power of the frequencies that chance is made of, which takes some of what rare tokens get by it
+RARE = 1e-4  # share of the text at which a token's company weighs half
+ROUNDS, SPARE = 4, 16  # of subspace iteration; dimensions beside those that are kept
+_JOBS = 64
+
+
+def leaves(
+    pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, config: Config, device: torch.device
+) -> np.ndarray:
+    """The vectors [V, E] that the tokens of this ragged text begin with."""
+    rows = np.zeros((len(pieces), config.dim), np.float32)
+    if config.spelling:
+        rows += config.spelling * spelling(pieces, tokens, offsets, config.dim, config.seed)
+    if config.company:
+        rows += config.company * company(tokens, offsets, len(pieces), config.dim, config.seed, device)
+    return rows
+
+
+# --- Spelling --------------------------------------------------------------------------------------------------------
+
+
+def ngrams_of(piece: str) -> list[str]:
+    """The name of a byte has those of its name: nothing looks like it."""
+    sizes = range(SHORTEST, min(LONGEST, len(piece)) + 1)
+    return [piece[start : start + n] for n in sizes for start in range(len(piece) - n + 1)] or [piece]
+
+
+def spelling(pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim: int, seed: int) -> np.ndarray:
+    """Sketches of pieces [V, dim], of length 1 on average."""
+    from scipy.sparse import csr_matrix
+
+    found = [ngrams_of(piece) for piece in pieces]
+    numbers = {ngram: i for i, ngram in enumerate(dict.fromkeys(ngram for some in found for ngram in some))}
+    ids = np.array([numbers[ngram] for some in found for ngram in some])
+    ends = np.cumsum([0, *(len(some) for some in found)])
+    having = csr_matrix((np.ones(len(ids), np.float32), ids, ends), (len(pieces), len(numbers)))
+    n = min(SAMPLE, len(offsets) - 1)
+    sentences = csr_matrix((np.ones(offsets[n], np.float32), tokens[: offsets[n]], offsets[: n + 1]), (n, len(pieces)))
+    frequency = np.bincount((sentences @ having).indices, minlength=len(numbers))
+    rarity = np.log((n + 1) / (frequency + 1)) + 1
+    random = np.random.default_rng(seed).standard_normal((len(numbers), dim), np.float32)
+    sketches = having @ (random * rarity[:, None].astype(np.float32))
+    return sketches / np.linalg.norm(sketches, axis=1).mean()
+
+
+# --- Company ---------------------------------------------------------------------------------------------------------
+
+
+def company(
+    tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, dim: int, seed: int, device: torch.device
+) -> np.ndarray:
+    """Vectors of the company of tokens [V, dim], of length 1 where the token is rare; 0 where it has none."""
+    matrix = association(tokens, offsets, vocab_size, device)
+    values, vectors = _eigen(matrix, min(dim, vocab_size), seed)
+    rows = torch.nn.functional.normalize(vectors * values.abs().sqrt()).cpu().numpy()
+    share = np.bincount(tokens, minlength=vocab_size) / max(len(tokens), 1)
+    rows = rows * (RARE / (RARE + share))[:, None]
+    return np.pad(rows, ((0, 0), (0, dim - rows.shape[1]))).astype(np.float32)
+
+
+def association(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device: torch.device) -> Tensor:
+    """log(how often two tokens are near / how often chance has them near), where that is positive: sparse [V, V]."""
+    tokens = tokens.astype(np.int32)
+    lengths = np.diff(offsets)
+    place = np.arange(len(tokens)) - np.repeat(offsets[:-1], lengths)
+    before = np.minimum(place, NEAR).astype(np.int8)
+    after = np.minimum(np.repeat(lengths, lengths) - 1 - place, NEAR).astype(np.int8)
+    order = np.argsort(tokens, kind="stable")
+    starts = np.searchsorted(tokens[order], np.arange(vocab_size + 1))
+    weight = np.concatenate([[0], np.arange(NEAR, 0, -1) / NEAR])  # by distance
+    met = np.bincount(tokens, weight.cumsum()[before] + weight.cumsum()[after], minlength=vocab_size)
+    chance = met**SMOOTH / np.sqrt((met**SMOOTH).sum() ** 2 / max(met.sum(), 1))
+    given = tokens, before, after, order, starts, weight.astype(np.float32), chance
+    size = -(-vocab_size // _JOBS)
+    jobs = [(first, min(first + size, vocab_size), *given) for first in range(0, vocab_size, size)]
+    found = threads.run(_rows, jobs)
+    counts, columns, values = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    parts = (torch.from_numpy(array).to(device) for array in (np.concatenate([[0], counts.cumsum()]), columns, values))
+    with warnings.catch_warnings():  # torch calls them a beta
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(*parts, (vocab_size, vocab_size), check_invariants=False)  # type: ignore[call-arg,arg-type]
+
+
+@njit(cache=True, nogil=True)
+def _rows(first, end, tokens, before, after, order, starts, weight, chance):
+    """Rows first..end of the matrix: how many entries each has, their columns and values."""
+    near = np.zeros(len(starts) - 1, np.float32)
+    seen = np.empty(len(starts) - 1, np.int64)
+    counts = np.zeros(end - first, np.int64)
+    room = 1024
+    columns, values = np.empty(room, np.int64), np.empty(room, np.float32)
+    n = 0
+    for token in range(first, end):
+        touched = 0
+        for k in range(starts[token], starts[token + 1]):
+            i = order[k]
+            for j in range(i - before[i], i + after[i] + 1):
+                if j != i:
+                    other = tokens[j]
+                    if near[other] == 0:
+                        seen[touched] = other
+                        touched += 1
+                    near[other] += weight[abs(j - i)]
+        if n + touched > room:
+            room = 2 * (n + touched)
+            more_columns, more_values = np.empty(room, np.int64), np.empty(room, np.float32)
+            more_columns[:n], more_values[:n] = columns[:n], values[:n]
+            columns, values = more_columns, more_values
+        for other in np.sort(seen[:touched]):
+            value = np.log(near[other] / (chance[token] * chance[other]))
+            near[other] = 0
+            if value > 0:
+                columns[n], values[n] = other, value
+                n += 1
+                counts[token - first] += 1
+    return counts, columns[:n].copy(), values[:n].copy()
+
+
+def _eigen(matrix: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The k eigenvalues of a symmetric matrix that are farthest from 0, and their vectors [V, k], nearly."""
+    generator = torch.Generator().manual_seed(seed)
+    size = len(matrix), min(k + SPARE, len(matrix))
+    basis = torch.randn(size, generator=generator).to(matrix.device)
+    for _ in range(ROUNDS):
+        basis = torch.linalg.qr(matrix @ basis)[0]
+    values, vectors = torch.linalg.eigh(basis.T @ (matrix @ basis))
+    chosen = values.abs().argsort(descending=True)[:k]
+    return values[chosen], basis @ vectors[:, chosen]
