@@ -12,6 +12,7 @@ from runs import Experiment
 EPOCHS = 5
 COUNTED: dict[str, Any] = {"spelling": 1.0, "company": 1.0, "gate": 0.95}
 PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.3}
+START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0, "output": 1.0}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
 
@@ -49,4 +50,34 @@ IDEAS = [
     _idea("counted-parts-no-dropout", COUNTED, PARTS, {"dropout": 0.0}),
     _idea("counted-parts-balanced", COUNTED, PARTS, {"structure": "balanced"}),
     _idea("counted-parts-50000", COUNTED, PARTS, {"vocab_size": 50_000}),
+    # with n-grams that have marks at their ends, and an output layer that begins as the leaves
+    *(
+        _idea(f"start-{name}", START, settings, group="second")
+        for name, settings in {
+            "0": {},
+            "random-output": {"output": 0.0},
+            "output-5": {"output": 5.0},
+            "no-dropout": {"dropout": 0.0},
+            "crops-3": {"crops": 3.0},
+            "crops-10": {"crops": 10.0},
+            "warm": {"crop_temperature": 0.1},
+            "warm-3": {"crops": 3.0, "crop_temperature": 0.1},
+            "cold": {"crop_temperature": 0.03},
+            "short": {"crop_shortest": 0.1},
+            "1-epoch": {"epochs": 1},
+            "2-epochs-falling": {"epochs": 2, "lr_end": 0.0},
+            "slow": {"lr": 3e-4},
+            "spelling-2": {"spelling": 2.0},
+            "company-2": {"company": 2.0},
+            "long": {"spelling": 4.0, "company": 4.0},
+            "2048": {"batch_size": 2048},
+            "50000": {"vocab_size": 50_000},
+            "digits": {"zero_digits": False},
+            "unigram": {"pieces": "unigram"},
+            "gate": {"gate": 0.98},
+            "dropout-3": {"crops": 3.0, "dropout": 0.0},
+            "no-crops": {"crops": 0.0},
+        }.items()
+    ),
+    _idea("start-untrained", START, group="second", trained=False),
 ]

@@ -486,6 +486,7 @@ _SETTINGS = {
     "crop_kind": "free: each anywhere in its sentence; parts: the sentence is cut in two",
     "spelling": "length of the sketch of its characters that a token begins with, on average (0: none)",
     "company": "length of the vector of its neighbours in the text that a token begins with (0: none)",
+    "output": "length of the output layer's rows that begin as such vectors, in theirs (0: random)",
     "gate": "share of a child that its parent takes, to begin with",
     "lr_end": "share of the learning rate that is left at the end",
     "candidates": "a leaf is told apart from the whole vocabulary, or from the tokens of its batch (cheaper)",

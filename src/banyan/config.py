@@ -35,6 +35,7 @@ class Config:
     ngram_longest: int = 6
     spelling: float = 0.0  # length, on average, of the sketch of its characters that a token's vector begins with
     company: float = 0.0  # length of the vector of its neighbours in the text that it begins with
+    output: float = 0.0  # what the output layer begins with, in lengths of those vectors; 0: at random
     gate: float | None = None  # share of a child that its parent takes, to begin with; None: the authors', about 0.68
     dropout: float = 0.1
     leaf_dropout: float | None = None  # of leaves; None: as of all else
@@ -86,8 +87,9 @@ class Config:
             raise BanyanError("crops must be 0 or more, crop_temperature above 0, and crop_shortest in (0, 1]")
         if self.crop_kind == "parts" and self.crop_shortest > 0.5:
             raise BanyanError(f"two parts of a sentence cannot both have a share of {self.crop_shortest}")
-        if not (0 <= self.spelling < float("inf") and 0 <= self.company < float("inf")):
-            raise BanyanError("spelling and company must be 0 or more")
+        for name in ("spelling", "company", "output"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise BanyanError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 0 <= self.lr_end <= 1:
             raise BanyanError(f"lr_end must be in [0, 1], not {self.lr_end}")
         if self.gate is not None and not 0 < self.gate < 1:

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from banyan import threads
 from banyan.config import Config
+from banyan.tokenizer import BYTES
 
-SHORTEST, LONGEST = 3, 4  # n-grams; a shorter piece is one itself
+SHORTEST, LONGEST = 3, 4  # n-grams
 SAMPLE = 30_000  # sentences tell how rare an n-gram is
 MOST = 30_000_000  # tokens are enough to know the company of each
 NEAR = 10  # tokens to either side are company, the nearer the more
@@ -27,6 +28,7 @@ SMOOTH = 0.875  # power of the frequencies that chance is made of, which takes s
 RARE = 1e-4  # share of the text at which a token's company weighs half
 ROUNDS, SPARE = 4, 16  # of subspace iteration; dimensions beside those that are kept
 _JOBS = 64
+_BYTES = frozenset(BYTES)
 
 
 def leaves(
@@ -45,9 +47,12 @@ def leaves(
 
 
 def ngrams_of(piece: str) -> list[str]:
-    """The name of a byte has those of its name: nothing looks like it."""
-    sizes = range(SHORTEST, min(LONGEST, len(piece)) + 1)
-    return [piece[start : start + n] for n in sizes for start in range(len(piece) - n + 1)] or [piece]
+    """With a mark at either end. The name of a byte is its only one."""
+    if piece in _BYTES:
+        return [piece]
+    marked = f"<{piece}>"
+    sizes = range(SHORTEST, min(LONGEST, len(marked)) + 1)
+    return [marked[start : start + n] for n in sizes for start in range(len(marked) - n + 1)]
 
 
 def spelling(pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim: int, seed: int) -> np.ndarray:

@@ -221,6 +221,8 @@ class Run:
             text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST) or 1))
             rows = initial.leaves(self.tokenizer.pieces, *text, self.config, self.device)
         self.model.embedding.copy_(torch.from_numpy(rows))
+        if self.config.output:
+            self.model.out_weight.copy_(self.model.embedding * self.config.output)
 
     def start_from(self, weights: dict[str, np.ndarray]) -> None:
         """Take the weights of a finished model, unless the run is under way already."""
