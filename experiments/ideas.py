@@ -13,6 +13,7 @@ EPOCHS = 5
 COUNTED: dict[str, Any] = {"spelling": 1.0, "company": 1.0, "gate": 0.95}
 PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.3}
 START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0, "output": 1.0}
+THIRD: dict[str, Any] = {**START, "output": 0.0, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
 
@@ -80,4 +81,24 @@ IDEAS = [
         }.items()
     ),
     _idea("start-untrained", START, group="second", trained=False),
+    # what was good in the second, together
+    *(
+        _idea(f"third-{name}", THIRD, settings, group="third")
+        for name, settings in {
+            "0": {},
+            "cold": {"crop_temperature": 0.03},
+            "no-dropout": {"dropout": 0.0},
+            "cold-no-dropout": {"crop_temperature": 0.03, "dropout": 0.0},
+            "less-dropout": {"crop_temperature": 0.03, "dropout": 0.03},
+            "cold-falling": {"crop_temperature": 0.03, "lr_end": 0.0},
+            "cold-crops-3": {"crop_temperature": 0.03, "crops": 3.0},
+            "ngrams": {"crop_temperature": 0.03, **NGRAMS},
+            "2-epochs": {"crop_temperature": 0.03, "epochs": 2},
+            "10-epochs": {"crop_temperature": 0.03, "epochs": 10},
+            "batch": {"crop_temperature": 0.03, "candidates": "batch"},
+            "both": {"crop_temperature": 0.03, "objective": "both", "epochs": 1},
+            "1024": {"crop_temperature": 0.03, "batch_size": 1024},
+        }.items()
+    ),
+    _idea("third-untrained", THIRD, group="third", trained=False),
 ]
