@@ -12,8 +12,9 @@ from runs import Experiment
 EPOCHS = 5
 COUNTED: dict[str, Any] = {"spelling": 1.0, "company": 1.0, "gate": 0.95}
 PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.3}
-START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0, "output": 1.0}
-THIRD: dict[str, Any] = {**START, "output": 0.0, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
+START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0}
+THIRD: dict[str, Any] = {**START, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
+FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
 
@@ -51,13 +52,11 @@ IDEAS = [
     _idea("counted-parts-no-dropout", COUNTED, PARTS, {"dropout": 0.0}),
     _idea("counted-parts-balanced", COUNTED, PARTS, {"structure": "balanced"}),
     _idea("counted-parts-50000", COUNTED, PARTS, {"vocab_size": 50_000}),
-    # with n-grams that have marks at their ends, and an output layer that begins as the leaves
+    # with n-grams that have marks at their ends
     *(
         _idea(f"start-{name}", START, settings, group="second")
         for name, settings in {
             "0": {},
-            "random-output": {"output": 0.0},
-            "output-5": {"output": 5.0},
             "no-dropout": {"dropout": 0.0},
             "crops-3": {"crops": 3.0},
             "crops-10": {"crops": 10.0},
@@ -101,4 +100,24 @@ IDEAS = [
         }.items()
     ),
     _idea("third-untrained", THIRD, group="third", trained=False),
+    *(
+        _idea(f"fourth-{name}", FOURTH, settings, group="fourth")
+        for name, settings in {
+            "spelling-2": {"spelling": 2.0},
+            "more": {"spelling": 2.0, "company": 2.0},
+            "crops-10": {"crops": 10.0},
+            "colder": {"crop_temperature": 0.02},
+            "less-dropout": {"dropout": 0.05},
+            "10-epochs": {"epochs": 10},
+            "falling": {"lr_end": 0.0},
+            "1024": {"batch_size": 1024},
+            "ngrams": NGRAMS,
+            "even": {"crop_shortest": 0.45},
+            "free": {"crop_kind": "free"},
+            "balanced": {"structure": "balanced"},
+            "random": {"structure": "random"},
+            "cheap": {"candidates": "batch", "epochs": 3},
+            "no-company": {"company": 0.0},
+        }.items()
+    ),
 ]

@@ -79,7 +79,7 @@ def _banyan(
             run.go(checkpoint_seconds=60, tensorboard=False)
             training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
     shutil.rmtree(folder)
-    numbers = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    numbers = {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
     return Trained(model.folded(), counted(numbers), training)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from test_combinations import BACKENDS, DROPOUT, VOCAB, made, plain_loss, same_loss_and_gradients
 from test_distributed import run  # noqa: F401  # a fixture
-from test_training import SMALL, digest, lines, metrics
+from test_training import SMALL, adam_with_a_tensor, digest, interrupted_at, lines, metrics
 from torch import Tensor
 
 from banyan import crops, devices, model, objective, training
-from banyan.config import Config
+from banyan.config import CHOICES, Config
+from banyan.crops import Cut
 from banyan.distributed import Processes
 from banyan.graph import Graph
 from banyan.model import BanyanModel
@@ -63,7 +63,7 @@ def small_blocks(monkeypatch) -> None:
 )
 def test_a_crop_is_a_run_of_its_sentence_and_not_too_short(lengths, seed, step, shortest):
     length = np.array([lengths])
-    begin, size = crops.draw(length, [Dropout(0.1, seed, step)], shortest)
+    begin, size = crops.draw(length, [Dropout(0.1, seed, step)], Cut(shortest))
     assert begin.shape == size.shape == (1, 2, len(lengths))
     assert (begin >= 0).all()
     assert (begin + size <= length[:, None]).all()
@@ -72,36 +72,64 @@ def test_a_crop_is_a_run_of_its_sentence_and_not_too_short(lengths, seed, step, 
 
 def test_every_crop_that_is_long_enough_is_drawn():
     lengths = np.full((1, 2000), 7)
-    begin, size = crops.draw(lengths, [Dropout(0.0)], 0.5)
+    begin, size = crops.draw(lengths, [Dropout(0.0)], Cut(0.5))
     drawn = [set(zip(*both, strict=True)) for both in zip(begin[0].tolist(), size[0].tolist(), strict=True)]
     assert drawn == [{(at, n) for n in (4, 5, 6, 7) for at in range(8 - n)}] * 2
     assert [np.bincount(of, minlength=8)[4:].min() > 400 for of in size[0]] == [True, True]  # of 500
 
 
-def test_crops_depend_on_seed_and_step_and_place_and_on_nothing_else():
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=20),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**40),
+    st.floats(0, 0.5, exclude_min=True),
+)
+def test_parts_are_the_sentence_before_and_after_a_place_in_it(lengths, seed, step, shortest):
+    begin, size = crops.draw(np.array([lengths]), [Dropout(0.1, seed, step)], Cut(shortest, parts=True))
+    assert begin.shape == size.shape == (1, 2, len(lengths))
+    for length, (first, second), (before, after) in zip(lengths, begin[0].T, size[0].T, strict=True):
+        if length == 1:
+            assert (first, second, before, after) == (0, 0, 1, 1)
+        else:
+            assert (first, second, before + after) == (0, before, length)
+            assert min(before, after) >= max(1, min(shortest * length, length // 2))
+
+
+def test_every_place_that_leaves_parts_long_enough_is_drawn():
+    size = crops.draw(np.full((1, 2100), 10), [Dropout(0.0)], Cut(0.2, parts=True))[1]
+    assert set(size[0, 0]) == set(range(2, 9))
+    assert np.bincount(size[0, 0])[2:].min() > 240  # of 300
+    halves = crops.draw(np.full((1, 500), 5), [Dropout(0.0)], Cut(0.5, parts=True))[1]
+    assert set(halves.ravel()) == {2, 3}
+
+
+@pytest.mark.parametrize(("cut", "unlike"), [(Cut(0.5), 40), (Cut(0.1, parts=True), 30)])
+def test_crops_depend_on_seed_and_step_and_place_and_on_nothing_else(cut, unlike):
     lengths = np.full((1, 50), 30)
 
     def drawn(seed: int, step: int, rate: float = 0.1) -> np.ndarray:
-        return np.stack(crops.draw(lengths, [Dropout(rate, seed, step)], 0.5))
+        return np.stack(crops.draw(lengths, [Dropout(rate, seed, step)], cut))
 
     np.testing.assert_array_equal(drawn(3, 4), drawn(3, 4, rate=0.5))
     others = [drawn(3, 4), drawn(3, 5), drawn(4, 4), drawn(4, 3)]
     firsts_and_seconds = [one[:, 0, which].tobytes() for one in others for which in (0, 1)]
     assert len(set(firsts_and_seconds)) == 8
-    assert len(np.unique(others[0].reshape(2, -1), axis=1).T) > 40  # places have crops of their own
-    longer = np.stack(crops.draw(np.full((1, 60), 30), [Dropout(0.1, 3, 4)], 0.5))
+    assert len(np.unique(others[0].reshape(2, -1), axis=1).T) > unlike  # places have crops of their own
+    longer = np.stack(crops.draw(np.full((1, 60), 30), [Dropout(0.1, 3, 4)], cut))
     np.testing.assert_array_equal(longer[..., :50], drawn(3, 4))
 
 
-def test_crops_follow_the_sentences_of_their_batch():
+@pytest.mark.parametrize("parts", [False, True])
+def test_crops_follow_the_sentences_of_their_batch(parts):
     tokens, offsets = random_batch(np.random.default_rng(0), sentences=9, vocab=100, longest=12)
-    dropout = Dropout(0.1, 5, 6)
-    all_tokens, all_offsets = crops.batch_with_crops(tokens, offsets, dropout, 0.5)
+    dropout, cut = Dropout(0.1, 5, 6), Cut(0.5, parts)
+    all_tokens, all_offsets = crops.batch_with_crops(tokens, offsets, dropout, cut)
     sentences = [all_tokens[a:b].tolist() for a, b in pairwise(all_offsets)]
     whole = [tokens[a:b].tolist() for a, b in pairwise(offsets)]
     assert len(sentences) == 27
     assert sentences[:9] == whole
-    begin, size = crops.draw(np.diff(offsets)[None], [dropout], 0.5)
+    begin, size = crops.draw(np.diff(offsets)[None], [dropout], cut)
     for which in (0, 1):
         expected = [s[a : a + n] for s, a, n in zip(whole, begin[0, which], size[0, which], strict=True)]
         assert sentences[9 + 9 * which : 18 + 9 * which] == expected
@@ -136,14 +164,16 @@ def plain_agreement(roots: Tensor, temperature: float) -> Tensor:
 
 @pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
 @pytest.mark.parametrize(
-    "kind", [{}, {"trees": "plain"}, {"objective": "contrastive"}], ids=lambda kind: "".join(kind.values())
+    "kind",
+    [{}, {"trees": "plain"}, {"objective": "contrastive"}, {"crop_kind": "parts"}],
+    ids=lambda kind: "".join(kind.values()),
 )
 def test_loss_and_every_gradient_are_those_of_the_plain_version(request, backend, dtype, kind):
     if backend == "triton":
         request.getfixturevalue("small_blocks")
     model = made(backend, dtype, **CROPS, **kind)
     tokens, offsets = random_batch(np.random.default_rng(0), sentences=5, vocab=VOCAB, longest=6)
-    graph = model.structure(*crops.batch_with_crops(tokens, offsets, DROPOUT, 0.4), DROPOUT)
+    graph = model.structure(*crops.batch_with_crops(tokens, offsets, DROPOUT, crops.cut_of(model.config)), DROPOUT)
     got = objective.loss(model, model(graph, DROPOUT), model.config.crops)
     plain = graph if isinstance(graph, Graph) else graph.to_numpy()
     assert len(plain.root) == 15
@@ -162,7 +192,7 @@ def test_gradients_of_roots_that_crops_share_are_added_in_a_fixed_order():
     model = BanyanModel(Config(dim=256, channels=128, crops=1.0), 2)
     rng = np.random.default_rng(0)
     tokens, offsets = rng.integers(0, 2, 1200).astype(np.int32), np.arange(0, 1201, 4)
-    graph = model.structure(*crops.batch_with_crops(tokens, offsets, NO_DROPOUT, 0.5))
+    graph = model.structure(*crops.batch_with_crops(tokens, offsets, NO_DROPOUT, Cut(0.5)))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -188,7 +218,7 @@ def mean_agreement(model: BanyanModel, store: Store) -> float:
     """Of fresh crops of the whole corpus."""
     losses = []
     for i, chosen in enumerate(shuffled_batches(len(store), 40, 99, 0)):
-        batch = crops.batch_with_crops(*store.batch(chosen), Dropout(0.0, 99, i), 0.5)
+        batch = crops.batch_with_crops(*store.batch(chosen), Dropout(0.0, 99, i), Cut(0.5))
         losses.append(objective.agreement(model(model.structure(*batch)).roots, 0.05).item())
     return float(np.mean(losses))
 
@@ -224,21 +254,12 @@ def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(cor
         assert 2 * without < row["nodes"] == row["plain_nodes"] < 3 * without
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, monkeypatch):
-    real, calls = training.objective.loss, []
-
-    def interrupted(*args):
-        calls.append(1)
-        if len(calls) == 17:  # in the second epoch
-            signal.raise_signal(signal.SIGINT)
-        return real(*args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(training.objective, "loss", interrupted)
-        with pytest.raises(training.Interrupted):
-            train(corpus, tmp_path / "out", epochs=3, **CROPS, **SMALL)
+@pytest.mark.parametrize("kind", CHOICES["crop_kind"])
+def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, kind):
+    with interrupted_at(17):  # in the second epoch
+        train(corpus, tmp_path / "out", epochs=3, crop_kind=kind, **CROPS, **SMALL)
     train(corpus, tmp_path / "out", epochs=3, resume=True, **SMALL)
-    train(corpus, tmp_path / "whole", epochs=3, **CROPS, **SMALL)
+    train(corpus, tmp_path / "whole", epochs=3, crop_kind=kind, **CROPS, **SMALL)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
@@ -254,7 +275,7 @@ def test_two_processes_contrast_each_its_own_crops(run, tmp_path):  # noqa: F811
     for rank in range(2):
         store = Store.open(tmp_path / f"out/training/store/shard-{rank}-of-2")
         (chosen,) = shuffled_batches(len(store), 40, config.seed, 0, rank)
-        graph = model.structure(*crops.batch_with_crops(*store.batch(chosen), dropout, 0.4), dropout)
+        graph = model.structure(*crops.batch_with_crops(*store.batch(chosen), dropout, Cut(0.4)), dropout)
         losses.append(objective.loss(model, model(graph, dropout), 0.7))
     (sum(losses) / 2).backward()
     (row,) = [row for row in metrics(tmp_path / "out") if "loss" in row]
@@ -268,8 +289,9 @@ def test_two_processes_contrast_each_its_own_crops(run, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("fits", [True, False])
+@pytest.mark.parametrize("cut", [Cut(0.4), Cut(0.4, parts=True)])
 @pytest.mark.usefixtures("small_blocks")
-def test_a_window_holds_the_crops_of_the_cpu(plain, fits, monkeypatch):
+def test_a_window_holds_the_crops_of_the_cpu(plain, fits, cut, monkeypatch):
     from banyan.backends._triton import windows
 
     monkeypatch.setattr(windows, "SHARE", 4 if fits else 1e30)
@@ -278,13 +300,13 @@ def test_a_window_holds_the_crops_of_the_cpu(plain, fits, monkeypatch):
     store = Store(tokens.astype(np.uint16), offsets, Report(), "")
     part = rng.permutation(40)[:35]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    drawing = windows.DeviceStore(store, part, 30, device, plain, 0.4)
+    drawing = windows.DeviceStore(store, part, 30, device, plain, cut)
     chosen = [rng.permutation(35)[:7] for _ in range(3)]
     dropouts = [Dropout(0.1, 8, step) for step in (5, 6, 7)]
     window = drawing.draw(chosen, dropouts)
     assert window.room.sentences == 21
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
-        tokens, offsets = crops.batch_with_crops(*store.batch(part[indices]), dropout, 0.4)
+        tokens, offsets = crops.batch_with_crops(*store.batch(part[indices]), dropout, cut)
         batch, _ = window.step(i)
         T, L = batch.sizes[:2].tolist()
         np.testing.assert_array_equal(batch.tokens[:T].cpu(), tokens)
@@ -295,12 +317,15 @@ def test_a_window_holds_the_crops_of_the_cpu(plain, fits, monkeypatch):
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(tmp_path, monkeypatch):
+    """Crops and a rate that falls, through every step of an epoch."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     (tmp_path / "corpus.txt").write_text("\n".join(lines(11)), encoding="utf-8")
-    same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 1, "lr": 0.02, **CROPS}
+    same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 1, "lr": 0.02, "lr_end": 0.1, **CROPS}
+    same["crop_kind"] = "parts"
     train(tmp_path / "corpus.txt", tmp_path / "cpu", **same)
     monkeypatch.setattr(model, "_backend_for", lambda *given: "triton")
     monkeypatch.setattr(devices, "window", lambda device: 2)
+    monkeypatch.setattr(devices, "adam", adam_with_a_tensor)
     train(tmp_path / "corpus.txt", tmp_path / "gpu", **{**same, "device": device, "precision": "float32"})
     by_cpu, by_gpu = ([row for row in metrics(tmp_path / name) if "loss" in row] for name in ("cpu", "gpu"))
     assert [row["sentences"] for row in by_cpu] == [4, 4, 3]

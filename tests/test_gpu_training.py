@@ -13,6 +13,7 @@ from banyan.training import Interrupted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 SETTINGS = {"dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400, "quiet": True}
+NEW = {"spelling": 1.0, "company": 1.0, "output": 1.0, "gate": 0.6, "lr_end": 0.1, "crops": 0.3, "crop_kind": "parts"}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,10 @@ def losses(folder) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
-def test_the_gpu_learns_what_the_cpu_learns_and_its_model_is_used_on_both(corpus, tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"lr_end": 0.0, "spelling": 1.0, "output": 1.0}], ids=str)
+def test_the_gpu_learns_what_the_cpu_learns_and_its_model_is_used_on_both(corpus, tmp_path, settings):
     for device in ("cpu", "cuda"):
-        train(corpus, tmp_path / device, device=device, precision="float32", **SETTINGS)
+        train(corpus, tmp_path / device, device=device, precision="float32", **SETTINGS, **settings)
     np.testing.assert_allclose(losses(tmp_path / "cuda")[:40], losses(tmp_path / "cpu")[:40], rtol=1e-3)
     np.testing.assert_allclose(losses(tmp_path / "cuda")[-1], losses(tmp_path / "cpu")[-1], rtol=2e-2)
     texts = ["abc def ghi", "a", "", "jihg fed cba abc"]
@@ -65,12 +67,13 @@ def stopped_after(windows, monkeypatch):
     monkeypatch.setattr(training.Run, "_window", window)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, monkeypatch):
-    train(corpus, tmp_path / "whole", deterministic=True, **SETTINGS)
+@pytest.mark.parametrize("settings", [{}, NEW], ids=["paper", "new"])
+def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, monkeypatch, settings):
+    train(corpus, tmp_path / "whole", deterministic=True, **SETTINGS, **settings)
     with monkeypatch.context() as patched:
         stopped_after(3, patched)
         with pytest.raises(Interrupted):
-            train(corpus, tmp_path / "cut", deterministic=True, **SETTINGS)
+            train(corpus, tmp_path / "cut", deterministic=True, **SETTINGS, **settings)
     train(corpus, tmp_path / "cut", deterministic=True, resume=True, **SETTINGS)
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     for name, value in whole.items():
@@ -90,6 +93,22 @@ def test_a_run_begun_on_one_device_goes_on_on_another(corpus, tmp_path, monkeypa
     np.testing.assert_allclose(losses(tmp_path / "cut")[-1], losses(tmp_path / "whole")[-1], rtol=2e-2)
 
 
+def test_the_rate_falls_in_recorded_steps_too(corpus, tmp_path, monkeypatch):
+    honest, rates = training.Run._window, []
+
+    def window(self, chosen, following, asked):
+        result = honest(self, chosen, following, asked)
+        rates.append((float(self.optimiser.param_groups[0]["lr"]), self._rate(len(chosen) - 1)))
+        return result
+
+    monkeypatch.setattr(training.Run, "_window", window)
+    train(corpus, tmp_path / "model", lr=1e-2, lr_end=0.0, **SETTINGS)
+    used, expected = zip(*rates, strict=True)
+    np.testing.assert_allclose(used, expected, rtol=1e-5)
+    assert used[0] < 1e-2
+    assert used[-1] == pytest.approx(1e-2 / len(losses(tmp_path / "model")), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -103,6 +122,7 @@ def test_a_run_begun_on_one_device_goes_on_on_another(corpus, tmp_path, monkeypa
         {"preset": "self-strae", "lr": 1e-2},
         {"ngrams": 1000},
         {"crops": 0.3},
+        NEW,
     ],
     ids=str,
 )
@@ -112,7 +132,7 @@ def test_every_way_to_train_learns(corpus, tmp_path, settings):
     assert last < first - 0.05
 
 
-@pytest.mark.parametrize("settings", [{"preset": "self-strae"}, {"ngrams": 1000, "crops": 0.3}], ids=str)
+@pytest.mark.parametrize("settings", [{"preset": "self-strae"}, {"ngrams": 1000, "crops": 0.3}, NEW], ids=str)
 def test_the_same_seed_gives_the_same_bits_whatever_is_trained(corpus, tmp_path, settings):
     for name in "ab":
         train(corpus, tmp_path / name, deterministic=True, **SETTINGS, **settings)

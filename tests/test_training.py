@@ -10,15 +10,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import banyan
 from banyan import Banyan, BanyanError, devices, training
+from banyan.config import Config
+from banyan.model import BanyanModel
 from banyan.runfolder import Given
 from banyan.training import train
 
@@ -57,6 +62,30 @@ def digest(out: Path) -> str:
     sha.update((out / "metrics.jsonl").read_bytes())
     sha.update((out / "tokenizer.json").read_bytes())
     return sha.hexdigest()
+
+
+def adam_with_a_tensor(parameters, lr: float, falls: bool) -> torch.optim.Adam:
+    """As devices.adam makes it on a GPU: a rate that falls is a tensor there, which recorded steps can change."""
+    parameters = list(parameters)
+    rate = torch.tensor(lr, device=parameters[0].device) if falls else lr
+    return torch.optim.Adam(parameters, lr=rate, fused=True, capturable=parameters[0].is_cuda)
+
+
+@contextmanager
+def interrupted_at(step: int) -> Iterator[None]:
+    """The user presses Ctrl-C in that step of the run within, which saves and stops."""
+    real, calls = training._Loss.forward, []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == step:
+            signal.raise_signal(signal.SIGINT)
+        return real(*args)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(training._Loss, "forward", interrupted)
+        with pytest.raises(training.Interrupted, match=f"stopped after step {step}, saved; go on with --resume"):
+            yield
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +308,41 @@ def test_a_finished_run_can_go_on_for_more_epochs(corpus, tmp_path):
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
+# --- A rate that falls ------------------------------------------------------------------------------------------------
+
+STEPS = 13  # of an epoch of the corpus
+
+
+@pytest.mark.parametrize("window", [1, 5])
+def test_the_rate_falls_by_the_same_from_step_to_step(corpus, tmp_path, monkeypatch, window):
+    monkeypatch.setattr(devices, "window", lambda device: window)
+    rates: list[float] = []
+    recording = register_optimizer_step_pre_hook(lambda one, *_: rates.append(float(one.param_groups[0]["lr"])))
+    try:
+        train(corpus, tmp_path / "out", epochs=2, lr=2e-3, lr_end=0.1, **SMALL)
+    finally:
+        recording.remove()
+    np.testing.assert_allclose(rates, np.linspace(2e-3, 2e-4, 2 * STEPS + 1)[:-1], rtol=1e-9)
+
+
+def test_a_rate_that_falls_teaches_something_else_than_one_that_stays(corpus, tmp_path):
+    for name, settings in (("unsaid", {}), ("stays", {"lr_end": 1.0}), ("falls", {"lr_end": 0.0})):
+        train(corpus, tmp_path / name, epochs=1, **settings, **SMALL)
+    unsaid, stays, falls = (digest(tmp_path / name) for name in ("unsaid", "stays", "falls"))
+    assert unsaid == stays != falls
+    losses = [[row["loss"] for row in metrics(tmp_path / name) if "loss" in row] for name in ("stays", "falls")]
+    assert losses[0][:2] == losses[1][:2]  # its first step is at the whole rate
+    assert losses[0][2] != losses[1][2]
+
+
+def test_an_interrupted_run_whose_rate_falls_goes_on_to_the_same_bits(corpus, tmp_path):
+    with interrupted_at(STEPS + 3):
+        train(corpus, tmp_path / "out", epochs=2, lr_end=0.0, **SMALL)
+    train(corpus, tmp_path / "out", resume=True, **SMALL)
+    train(corpus, tmp_path / "whole", epochs=2, lr_end=0.0, **SMALL)
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
 # --- Windows ----------------------------------------------------------------------------------------------------------
 
 
@@ -322,18 +386,8 @@ def test_a_loss_that_explodes_within_a_window_is_found_at_its_step(corpus, tmp_p
 
 def test_ctrl_c_within_a_window_saves_after_the_step(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "window", lambda device: 64)
-    real, calls = training.objective.loss, []
-
-    def interrupted(*args):
-        calls.append(1)
-        if len(calls) == 6:
-            signal.raise_signal(signal.SIGINT)
-        return real(*args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(training.objective, "loss", interrupted)
-        with pytest.raises(training.Interrupted, match="stopped after step 6, saved; go on with --resume"):
-            train(corpus, tmp_path / "out", epochs=2, **SMALL)
+    with interrupted_at(6):
+        train(corpus, tmp_path / "out", epochs=2, **SMALL)
     train(corpus, tmp_path / "out", epochs=2, resume=True, **SMALL)
     train(corpus, tmp_path / "whole", epochs=2, **SMALL)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
@@ -472,6 +526,15 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"objective": "mlm"}, "objective must be one of cross-entropy, contrastive, both"),
         ({"epochs": "3"}, "epochs must be int"),
         ({"candidates": "some"}, "candidates must be one of all, batch"),
+        ({"crop_kind": "halves"}, "crop_kind must be one of free, parts, not 'halves'"),
+        ({"crop_kind": "parts", "crop_shortest": 0.6}, r"two parts of a sentence cannot both have a share of 0\.6"),
+        ({"spelling": -1.0}, r"spelling must be 0 or more, not -1\.0"),
+        ({"company": float("inf")}, "company must be 0 or more, not inf"),
+        ({"output": float("nan")}, "output must be 0 or more, not nan"),
+        ({"gate": 1.0}, r"gate must be in \(0, 1\), not 1\.0"),
+        ({"gate": 0}, r"gate must be in \(0, 1\), not 0"),
+        ({"lr_end": 1.5}, r"lr_end must be in \[0, 1\], not 1\.5"),
+        ({"lr_end": float("nan")}, r"lr_end must be in \[0, 1\], not nan"),
         ({"device": "gpu"}, "there is no device 'gpu'"),
         ({"device": "cpu", "precision": "bf16"}, "precision bf16 is for CUDA cards, not for cpu"),
     ],
@@ -489,3 +552,25 @@ def test_a_file_in_place_of_the_folder_is_named(corpus):
 
 def test_train_is_at_the_top_of_the_package():
     assert banyan.train is train
+
+
+# --- The preset of the paper ------------------------------------------------------------------------------------------
+
+
+def test_the_preset_of_the_paper_takes_part_in_nothing_that_came_later():
+    paper = Config.from_preset("paper")
+    off = {"ngrams": 0, "spelling": 0, "company": 0, "output": 0, "gate": None, "lr_end": 1, "crops": 0, "clip": None}
+    assert {name: getattr(paper, name) for name in off} == off
+    said = {"dim": 256, "channels": 128, "dropout": 0.1, "epochs": 15, "batch_size": 512, "lr": 1e-3}
+    assert {name: getattr(paper, name) for name in said} == said
+
+
+def test_weights_begin_as_ever():
+    """Drawn here in the order of the first version: what came later must not draw before them."""
+    generator = torch.Generator().manual_seed(3)
+    model, U, V = BanyanModel(Config(dim=16, channels=4, seed=3), 20), 4, 20
+    assert torch.equal(model.embedding, torch.empty(V, 16).uniform_(-0.1, 0.1, generator=generator))
+    for gate in (model.comp_l, model.comp_r, model.decomp_l, model.decomp_r):
+        assert torch.equal(gate, torch.empty(U).uniform_(0.6, 0.9, generator=generator))
+    for out in (model.out_weight, model.out_bias):
+        assert torch.equal(out, torch.empty_like(out).uniform_(-0.25, 0.25, generator=generator))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import random_batch, random_functions
+from test_training import adam_with_a_tensor
 
 from banyan import devices, objective, reference
 from banyan import graph as graphs
@@ -402,17 +403,24 @@ def small_model(backend: str, **settings) -> BanyanModel:
     return BanyanModel(config, 30, backend).to(DEVICE if backend == "triton" else "cpu")
 
 
+def falling(step: int) -> float:
+    """A rate that differs much from step to step, so that one of another step shows."""
+    return 0.05 / (1 + step)
+
+
 def gpu_steps(store, agree=None, **settings):
     model = small_model("triton", **settings)
     drawing = windows.DeviceStore(store, np.arange(40), 30, DEVICE, "trees" in settings)
-    optimiser = devices.adam(model.parameters(), 0.05)
+    falls = model.config.lr_end < 1
+    optimiser = adam_with_a_tensor(model.parameters(), 0.05, falls)
     steps_before = 0
 
     def dropout(i):
         return Dropout(0.1, 0, steps_before + i, model.config.leaf_dropout)
 
     loss = lambda graph: objective.loss(model, model(graph))  # noqa: E731
-    steps = Steps(model, optimiser, loss, drawing, dropout, 8, agree)
+    rate = lambda i: falling(steps_before + i)  # noqa: E731
+    steps = Steps(model, optimiser, loss, drawing, dropout, 8, agree, rate=rate if falls else None)
     honest = steps.run
 
     def run(window, following=()):
@@ -434,6 +442,7 @@ def gpu_steps(store, agree=None, **settings):
         {"trees": "plain", "candidates": "batch"},
         {"trees": "plain", "functions": "linear", "objective": "contrastive", "clip": 0.05, "leaf_dropout": 0.3},
         {"functions": "linear", "structure": "balanced", "objective": "both"},
+        {"lr_end": 0.0},
     ],
     ids=lambda settings: " ".join(map(str, settings.values())),
 )
@@ -454,6 +463,8 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
         loss.backward()
         if model.config.clip:
             assert torch.nn.utils.clip_grad_norm_(model.parameters(), model.config.clip) > model.config.clip
+        if model.config.lr_end < 1:
+            optimiser.param_groups[0]["lr"] = falling(step)
         optimiser.step()
         expected.append((loss.item(), graph.n_nodes))
 
@@ -489,8 +500,9 @@ def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatc
 
 
 def test_a_collision_in_another_process_voids_the_step_here_too(store):
+    """Done again, it learns at its own rate."""
     window = [np.arange(i, i + 5) for i in range(0, 15, 5)]
-    model, steps = gpu_steps(store)
+    model, steps = gpu_steps(store, lr_end=0.0)
     expected = steps.run(window)
     heard = []
 
@@ -499,7 +511,7 @@ def test_a_collision_in_another_process_voids_the_step_here_too(store):
         if len(heard) == 2:  # the second step collided elsewhere: it and the third are done again
             void.fill_(1)
 
-    other_model, other = gpu_steps(store, agree)
+    other_model, other = gpu_steps(store, agree, lr_end=0.0)
     got = other.run(window)
     assert heard == [0, 0, 1, 0, 0]
     assert got[1] == expected[1]

@@ -34,8 +34,8 @@ class Config:
     ngram_shortest: int = 2
     ngram_longest: int = 6
     spelling: float = 0.0  # length, on average, of the sketch of its characters that a token's vector begins with
+    spelling_after: float = 0.0  # length of the same sketch that is added once more when all is learnt
     company: float = 0.0  # length of the vector of its neighbours in the text that it begins with
-    output: float = 0.0  # what the output layer begins with, in lengths of those vectors; 0: at random
     gate: float | None = None  # share of a child that its parent takes, to begin with; None: the authors', about 0.68
     dropout: float = 0.1
     leaf_dropout: float | None = None  # of leaves; None: as of all else
@@ -73,6 +73,11 @@ class Config:
         """Of the matrices of linear functions; 0 where there are none."""
         return self.width if self.functions == "linear" else 0
 
+    @property
+    def counts(self) -> bool:
+        """Whether leaves begin with what counting tells of their tokens."""
+        return bool(self.spelling or self.company or self.spelling_after)
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -87,7 +92,7 @@ class Config:
             raise BanyanError("crops must be 0 or more, crop_temperature above 0, and crop_shortest in (0, 1]")
         if self.crop_kind == "parts" and self.crop_shortest > 0.5:
             raise BanyanError(f"two parts of a sentence cannot both have a share of {self.crop_shortest}")
-        for name in ("spelling", "company", "output"):
+        for name in ("spelling", "company", "spelling_after"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise BanyanError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 0 <= self.lr_end <= 1:

@@ -17,7 +17,6 @@ from numba import njit
 from torch import Tensor
 
 from banyan import threads
-from banyan.config import Config
 from banyan.tokenizer import BYTES
 
 SHORTEST, LONGEST = 3, 4  # n-grams
@@ -29,18 +28,6 @@ RARE = 1e-4  # share of the text at which a token's company weighs half
 ROUNDS, SPARE = 4, 16  # of subspace iteration; dimensions beside those that are kept
 _JOBS = 64
 _BYTES = frozenset(BYTES)
-
-
-def leaves(
-    pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, config: Config, device: torch.device
-) -> np.ndarray:
-    """The vectors [V, E] that the tokens of this ragged text begin with."""
-    rows = np.zeros((len(pieces), config.dim), np.float32)
-    if config.spelling:
-        rows += config.spelling * spelling(pieces, tokens, offsets, config.dim, config.seed)
-    if config.company:
-        rows += config.company * company(tokens, offsets, len(pieces), config.dim, config.seed, device)
-    return rows
 
 
 # --- Spelling --------------------------------------------------------------------------------------------------------
@@ -82,7 +69,8 @@ def company(
     """Vectors of the company of tokens [V, dim], of length 1 where the token is rare; 0 where it has none."""
     matrix = association(tokens, offsets, vocab_size, device)
     values, vectors = _eigen(matrix, min(dim, vocab_size), seed)
-    rows = torch.nn.functional.normalize(vectors * values.abs().sqrt()).cpu().numpy()
+    has_some = matrix.crow_indices().diff() > 0  # else what is left of it is rounding, not to be made longer
+    rows = torch.nn.functional.normalize(vectors * values.abs().sqrt() * has_some[:, None]).cpu().numpy()
     share = np.bincount(tokens, minlength=vocab_size) / max(len(tokens), 1)
     rows = rows * (RARE / (RARE + share))[:, None]
     return np.pad(rows, ((0, 0), (0, dim - rows.shape[1]))).astype(np.float32)
@@ -99,7 +87,7 @@ def association(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device
     starts = np.searchsorted(tokens[order], np.arange(vocab_size + 1))
     weight = np.concatenate([[0], np.arange(NEAR, 0, -1) / NEAR])  # by distance
     met = np.bincount(tokens, weight.cumsum()[before] + weight.cumsum()[after], minlength=vocab_size)
-    chance = met**SMOOTH / np.sqrt((met**SMOOTH).sum() ** 2 / max(met.sum(), 1))
+    chance = met**SMOOTH / max((met**SMOOTH).sum() / np.sqrt(max(met.sum(), 1)), 1e-30)
     given = tokens, before, after, order, starts, weight.astype(np.float32), chance
     size = -(-vocab_size // _JOBS)
     jobs = [(first, min(first + size, vocab_size), *given) for first in range(0, vocab_size, size)]
@@ -153,6 +141,7 @@ def _eigen(matrix: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
     basis = torch.randn(size, generator=generator).to(matrix.device)
     for _ in range(ROUNDS):
         basis = torch.linalg.qr(matrix @ basis)[0]
-    values, vectors = torch.linalg.eigh(basis.T @ (matrix @ basis))
+    small = (basis.T @ (matrix @ basis)).double()  # LAPACK stumbles over the tiny numbers of a matrix of low rank
+    values, vectors = (found.float() for found in torch.linalg.eigh(small))
     chosen = values.abs().argsort(descending=True)[:k]
     return values[chosen], basis @ vectors[:, chosen]

@@ -205,7 +205,7 @@ class Run:
             if self.progress.epoch > self.config.epochs:
                 raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
-        elif self.config.spelling or self.config.company:
+        elif self.config.counts:
             self._count_leaves()
         self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
@@ -216,13 +216,16 @@ class Run:
         """Give the leaves what counting tells of their tokens."""
         from banyan import initial
 
+        config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
         with self.display.patience("counting what tokens are near each other", 1):
-            part = self.train_part
             text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST) or 1))
-            rows = initial.leaves(self.tokenizer.pieces, *text, self.config, self.device)
+            sketch = initial.spelling(pieces, *text, config.dim, config.seed)
+            rows = config.spelling * sketch
+            if config.company:
+                rows += config.company * initial.company(*text, len(pieces), config.dim, config.seed, self.device)
         self.model.embedding.copy_(torch.from_numpy(rows))
-        if self.config.output:
-            self.model.out_weight.copy_(self.model.embedding * self.config.output)
+        if config.spelling_after:
+            self.model.sketch.copy_(torch.from_numpy(sketch))
 
     def start_from(self, weights: dict[str, np.ndarray]) -> None:
         """Take the weights of a finished model, unless the run is under way already."""
@@ -230,6 +233,8 @@ class Run:
             for name, parameter in self.model.named_parameters():
                 if name in weights and self.progress.step == 0:
                     parameter.copy_(torch.from_numpy(weights[name]))
+            if weights and self.config.spelling_after and self.progress.step == 0:
+                self.model.sketch.zero_()  # they have it already
 
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """All epochs that are left."""
