@@ -15,6 +15,7 @@ PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.
 START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0}
 THIRD: dict[str, Any] = {**START, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
 FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
+FIFTH: dict[str, Any] = {**FOURTH, "pieces": "bpe", "vocab_factor": 2.0}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
 
@@ -120,4 +121,9 @@ IDEAS = [
             "no-company": {"company": 0.0},
         }.items()
     ),
+    *(_idea("fifth", FIFTH, group="fifth", language=language) for language in ("en", "hi", "ha", "af")),
+    _idea("fifth-half-company", FIFTH, {"company": 0.5}, group="fifth"),
+    _idea("fifth-crops-1", FIFTH, {"crops": 1.0}, group="fifth"),
+    _idea("fifth-spelling-2", FIFTH, {"spelling": 2.0}, group="fifth"),
+    _idea("fifth-unigram", FOURTH, group="fifth", language="hi"),
 ]

@@ -46,6 +46,7 @@ def name_of(language: str, config: Config) -> str:
     """Of the folder."""
     usual = Config()
     parts = [config.pieces if config.pieces != usual.pieces else None, config.vocab_size]
+    parts += [f"x{config.vocab_factor:g}" if config.vocab_factor != 1 else None]
     parts += [None if config.zero_digits else "digits"]
     return "-".join(str(part) for part in [language, *parts] if part is not None)
 
@@ -60,6 +61,7 @@ def _tokenizer(folder: Path, corpus: Path, config: Config, display: Display) -> 
             Corpus(corpus),
             kind=config.pieces,
             vocab_size=config.vocab_size,
+            vocab_factor=config.vocab_factor,
             lowercase=config.lowercase,
             zero_digits=config.zero_digits,
         ).save(path)

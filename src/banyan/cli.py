@@ -471,6 +471,7 @@ _SETTINGS = {
     "leaf_dropout": "the same of leaves, if it is to be another",
     "pieces": "how the vocabulary is made",
     "vocab_size": "pieces of the vocabulary",
+    "vocab_factor": "times as many as suit the corpus",
     "lowercase": "read all text in lower case",
     "zero_digits": "read every digit as 0",
     "min_pieces": "shorter sentences are not trained on",

@@ -43,6 +43,7 @@ class Config:
     # text
     pieces: str = "bpe"  # how words are cut; or "unigram"
     vocab_size: int | None = None  # None: chosen to suit the corpus, 25,000 for ten million words
+    vocab_factor: float = 1.0  # times the size that suits
     lowercase: bool = True
     zero_digits: bool = True
     min_pieces: int = 4
@@ -101,6 +102,8 @@ class Config:
             raise BanyanError(f"gate must be in (0, 1), not {self.gate}")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
+        if not 0 < self.vocab_factor < float("inf"):
+            raise BanyanError(f"vocab_factor must be a positive number, not {self.vocab_factor}")
         if self.vocab_size is not None and self.vocab_size < 300:
             raise BanyanError(f"vocab_size must be at least 300 (256 of them stand for bytes), not {self.vocab_size}")
         if self.min_pieces > self.max_pieces:

@@ -66,11 +66,13 @@ class Tokenizer:
         *,
         kind: str = "bpe",
         vocab_size: int | None = None,
+        vocab_factor: float = 1.0,
         lowercase: bool = True,
         zero_digits: bool = True,
         show_progress: bool = False,
     ) -> Tokenizer:
-        """A tokenizer made of texts; the same texts give the same file. None: a size that suits the corpus.
+        """A tokenizer made of texts; the same texts give the same file. None: a size that suits the corpus, times the
+        factor.
 
         A small corpus may not have as many pieces as asked for.
         """
@@ -82,7 +84,7 @@ class Tokenizer:
         words = sum(count for chunk, count in counts.items() if chunk[0] == START)
         if not words:
             raise BanyanError("there is no text to make a vocabulary of")
-        size = vocab_size or suitable_vocab_size(words)
+        size = vocab_size or max(SMALLEST, round(vocab_factor * suitable_vocab_size(words)))
         alphabet = _alphabet(counts, size)
         counts = _known(counts, alphabet)
         make = _train_bpe if kind == "bpe" else _train_unigram

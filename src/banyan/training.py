@@ -581,6 +581,7 @@ def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokeniz
             corpus,
             kind=config.pieces,
             vocab_size=config.vocab_size,
+            vocab_factor=config.vocab_factor,
             lowercase=config.lowercase,
             zero_digits=config.zero_digits,
             show_progress=display.live,
