@@ -24,7 +24,7 @@ from banyan.training import train
 
 CPU = torch.device("cpu")
 PIECES = [*BYTES[:3], *"▁cat ▁cats s ▁scatter ▁dog ▁doghouse house ▁banana na ▁नमस्ते मस् ▁東京".split()]
-NEW = {"spelling": 1.5, "company": 0.5, "output": 2.0, "gate": 0.6}
+NEW = {"spelling": 1.5, "company": 0.5, "spelling_after": 2.0, "gate": 0.6}
 
 
 def text(seed: int = 0, sentences: int = 60, vocab: int = len(PIECES), longest: int = 30) -> tuple[np.ndarray, ...]:
@@ -180,20 +180,6 @@ def test_sentences_of_one_token_tell_nothing_of_company():
     np.testing.assert_allclose(rows, 0, atol=1e-6)
 
 
-# --- Both ------------------------------------------------------------------------------------------------------------
-
-
-def test_leaves_are_the_sum_of_both_and_repeat_themselves():
-    config = Config(dim=16, channels=8, seed=5, **NEW)
-    rows = initial.leaves(PIECES, *text(), config, CPU)
-    np.testing.assert_array_equal(rows, initial.leaves(PIECES, *text(), config, CPU))
-    spelling = initial.spelling(PIECES, *text(), 16, 5)
-    company = initial.company(*text(), len(PIECES), 16, 5, CPU)
-    np.testing.assert_allclose(rows, 1.5 * spelling + 0.5 * company, rtol=1e-5, atol=1e-6)
-    other = initial.leaves(PIECES, *text(), Config(dim=16, channels=8, seed=6, **NEW), CPU)
-    assert np.abs(rows - other).max() > 0.1
-
-
 # --- Training --------------------------------------------------------------------------------------------------------
 
 
@@ -210,9 +196,14 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):  # noqa: F811
     pieces = Tokenizer.from_file(tmp_path / "out/tokenizer.json").pieces
     part, held_out = training._parts(Store.open(tmp_path / "out/training/store"), None, config.seed, Processes())
     assert held_out is not None
-    rows = initial.leaves(pieces, *part.batch(np.arange(len(part))), config, CPU)
-    np.testing.assert_allclose(weights["embedding"], rows, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(weights["out_weight"], 2 * rows, rtol=1e-6, atol=1e-7)
+    text = part.batch(np.arange(len(part)))
+    sketch = initial.spelling(pieces, *text, config.dim, config.seed)
+    company = initial.company(*text, len(pieces), config.dim, config.seed, CPU)
+    np.testing.assert_allclose(weights["embedding"], 1.5 * sketch + 0.5 * company, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(weights["sketch"], sketch)
+    finished = load_file(tmp_path / "out/model.safetensors")
+    np.testing.assert_allclose(finished["embedding"], weights["embedding"] + 2 * sketch, rtol=1e-5, atol=1e-6)
+    assert "sketch" not in finished
     for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):
         np.testing.assert_allclose(1 / (1 + np.exp(-weights[name])), 0.6, rtol=1e-6, err_msg=name)
 
@@ -224,12 +215,6 @@ def test_without_these_settings_a_run_begins_at_random(corpus, tmp_path):  # noq
         np.testing.assert_allclose(weights[name], parameter.detach(), rtol=0, atol=1e-25, err_msg=name)
 
 
-def test_the_output_layer_begins_at_random_unless_asked(corpus, tmp_path):  # noqa: F811
-    weights = before_any_step(corpus, tmp_path / "out", spelling=1.0)
-    model = BanyanModel(Config.from_file(tmp_path / "out/config.json"), len(weights["embedding"]))
-    np.testing.assert_array_equal(weights["out_weight"], model.out_weight.detach())
-
-
 def test_a_model_without_an_output_layer_begins_so_too(corpus, tmp_path):  # noqa: F811
     weights = before_any_step(corpus, tmp_path / "out", objective="contrastive", **NEW)
     assert "out_weight" not in weights
@@ -239,7 +224,9 @@ def test_a_model_without_an_output_layer_begins_so_too(corpus, tmp_path):  # noq
 def test_a_finished_model_to_start_from_comes_first(corpus, tmp_path):  # noqa: F811
     train(corpus, tmp_path / "first", epochs=1, **SMALL)
     weights = before_any_step(corpus, tmp_path / "next", init=tmp_path / "first", **NEW)
-    np.testing.assert_array_equal(weights["embedding"], load_file(tmp_path / "first/model.safetensors")["embedding"])
+    first, finished = (load_file(tmp_path / name / "model.safetensors")["embedding"] for name in ("first", "next"))
+    np.testing.assert_array_equal(weights["embedding"], first)
+    np.testing.assert_array_equal(finished, first)  # the sketch is not added to what may have it already
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path):  # noqa: F811
