@@ -20,6 +20,62 @@ CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
 CHECKED = ("ha", "mr", "af", "am", "id", "hi")
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
+_SECOND: dict[str, dict[str, Any]] = {
+    "0": {},
+    "no-dropout": {"dropout": 0.0},
+    "crops-3": {"crops": 3.0},
+    "crops-10": {"crops": 10.0},
+    "warm": {"crop_temperature": 0.1},
+    "warm-3": {"crops": 3.0, "crop_temperature": 0.1},
+    "cold": {"crop_temperature": 0.03},
+    "short": {"crop_shortest": 0.1},
+    "1-epoch": {"epochs": 1},
+    "2-epochs-falling": {"epochs": 2, "lr_end": 0.0},
+    "slow": {"lr": 3e-4},
+    "spelling-2": {"spelling": 2.0},
+    "company-2": {"company": 2.0},
+    "long": {"spelling": 4.0, "company": 4.0},
+    "2048": {"batch_size": 2048},
+    "50000": {"vocab_size": 50_000},
+    "digits": {"zero_digits": False},
+    "unigram": {"pieces": "unigram"},
+    "gate": {"gate": 0.98},
+    "dropout-3": {"crops": 3.0, "dropout": 0.0},
+    "no-crops": {"crops": 0.0},
+}
+_THIRD: dict[str, dict[str, Any]] = {
+    "0": {},
+    "cold": {"crop_temperature": 0.03},
+    "no-dropout": {"dropout": 0.0},
+    "cold-no-dropout": {"crop_temperature": 0.03, "dropout": 0.0},
+    "less-dropout": {"crop_temperature": 0.03, "dropout": 0.03},
+    "cold-falling": {"crop_temperature": 0.03, "lr_end": 0.0},
+    "cold-crops-3": {"crop_temperature": 0.03, "crops": 3.0},
+    "ngrams": {"crop_temperature": 0.03, **NGRAMS},
+    "2-epochs": {"crop_temperature": 0.03, "epochs": 2},
+    "10-epochs": {"crop_temperature": 0.03, "epochs": 10},
+    "batch": {"crop_temperature": 0.03, "candidates": "batch"},
+    "both": {"crop_temperature": 0.03, "objective": "both", "epochs": 1},
+    "1024": {"crop_temperature": 0.03, "batch_size": 1024},
+}
+_FOURTH: dict[str, dict[str, Any]] = {
+    "spelling-2": {"spelling": 2.0},
+    "more": {"spelling": 2.0, "company": 2.0},
+    "crops-10": {"crops": 10.0},
+    "colder": {"crop_temperature": 0.02},
+    "less-dropout": {"dropout": 0.05},
+    "10-epochs": {"epochs": 10},
+    "falling": {"lr_end": 0.0},
+    "1024": {"batch_size": 1024},
+    "ngrams": NGRAMS,
+    "even": {"crop_shortest": 0.45},
+    "free": {"crop_kind": "free"},
+    "balanced": {"structure": "balanced"},
+    "random": {"structure": "random"},
+    "cheap": {"candidates": "batch", "epochs": 3},
+    "no-company": {"company": 0.0},
+}
+
 
 def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
     merged: dict[str, Any] = {"epochs": EPOCHS}
@@ -56,73 +112,12 @@ IDEAS = [
     _idea("counted-parts-balanced", COUNTED, PARTS, {"structure": "balanced"}),
     _idea("counted-parts-50000", COUNTED, PARTS, {"vocab_size": 50_000}),
     # with n-grams that have marks at their ends
-    *(
-        _idea(f"start-{name}", START, settings, group="second")
-        for name, settings in {
-            "0": {},
-            "no-dropout": {"dropout": 0.0},
-            "crops-3": {"crops": 3.0},
-            "crops-10": {"crops": 10.0},
-            "warm": {"crop_temperature": 0.1},
-            "warm-3": {"crops": 3.0, "crop_temperature": 0.1},
-            "cold": {"crop_temperature": 0.03},
-            "short": {"crop_shortest": 0.1},
-            "1-epoch": {"epochs": 1},
-            "2-epochs-falling": {"epochs": 2, "lr_end": 0.0},
-            "slow": {"lr": 3e-4},
-            "spelling-2": {"spelling": 2.0},
-            "company-2": {"company": 2.0},
-            "long": {"spelling": 4.0, "company": 4.0},
-            "2048": {"batch_size": 2048},
-            "50000": {"vocab_size": 50_000},
-            "digits": {"zero_digits": False},
-            "unigram": {"pieces": "unigram"},
-            "gate": {"gate": 0.98},
-            "dropout-3": {"crops": 3.0, "dropout": 0.0},
-            "no-crops": {"crops": 0.0},
-        }.items()
-    ),
+    *(_idea(f"start-{name}", START, settings, group="second") for name, settings in _SECOND.items()),
     _idea("start-untrained", START, group="second", trained=False),
     # what was good in the second, together
-    *(
-        _idea(f"third-{name}", THIRD, settings, group="third")
-        for name, settings in {
-            "0": {},
-            "cold": {"crop_temperature": 0.03},
-            "no-dropout": {"dropout": 0.0},
-            "cold-no-dropout": {"crop_temperature": 0.03, "dropout": 0.0},
-            "less-dropout": {"crop_temperature": 0.03, "dropout": 0.03},
-            "cold-falling": {"crop_temperature": 0.03, "lr_end": 0.0},
-            "cold-crops-3": {"crop_temperature": 0.03, "crops": 3.0},
-            "ngrams": {"crop_temperature": 0.03, **NGRAMS},
-            "2-epochs": {"crop_temperature": 0.03, "epochs": 2},
-            "10-epochs": {"crop_temperature": 0.03, "epochs": 10},
-            "batch": {"crop_temperature": 0.03, "candidates": "batch"},
-            "both": {"crop_temperature": 0.03, "objective": "both", "epochs": 1},
-            "1024": {"crop_temperature": 0.03, "batch_size": 1024},
-        }.items()
-    ),
+    *(_idea(f"third-{name}", THIRD, settings, group="third") for name, settings in _THIRD.items()),
     _idea("third-untrained", THIRD, group="third", trained=False),
-    *(
-        _idea(f"fourth-{name}", FOURTH, settings, group="fourth")
-        for name, settings in {
-            "spelling-2": {"spelling": 2.0},
-            "more": {"spelling": 2.0, "company": 2.0},
-            "crops-10": {"crops": 10.0},
-            "colder": {"crop_temperature": 0.02},
-            "less-dropout": {"dropout": 0.05},
-            "10-epochs": {"epochs": 10},
-            "falling": {"lr_end": 0.0},
-            "1024": {"batch_size": 1024},
-            "ngrams": NGRAMS,
-            "even": {"crop_shortest": 0.45},
-            "free": {"crop_kind": "free"},
-            "balanced": {"structure": "balanced"},
-            "random": {"structure": "random"},
-            "cheap": {"candidates": "batch", "epochs": 3},
-            "no-company": {"company": 0.0},
-        }.items()
-    ),
+    *(_idea(f"fourth-{name}", FOURTH, settings, group="fourth") for name, settings in _FOURTH.items()),
     *(_idea("fifth", FIFTH, group="fifth", language=language) for language in ("en", "hi", "ha", "af")),
     _idea("fifth-half-company", FIFTH, {"company": 0.5}, group="fifth"),
     _idea("fifth-crops-1", FIFTH, {"crops": 1.0}, group="fifth"),

@@ -1,4 +1,4 @@
-"""Write RESULTS.md from experiments/results, every figure of it; and its summary into README.md.
+"""Write RESULTS.md from experiments/results, every figure of it; its summary into README.md, ideas into the docs.
 
     python experiments/page.py [--check]
 """
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import page_ideas
 import page_tables as tables
 from page_ablations import ablations, controls
 from page_claims import far_apart, in_short
@@ -25,6 +26,7 @@ from banyan.files import write_text
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "RESULTS.md"
 README = Path(__file__).parents[1] / "README.md"
+TRIED = Path(__file__).parents[1] / "docs" / "experiments.md"
 _ENERGY = ("mean_watts", "watt_hours", "watt_hours_at_limit")
 _MARKS = "<!-- written by experiments/page.py -->\n", "<!-- until here -->\n"
 
@@ -54,8 +56,17 @@ def render(results: Path = RESULTS) -> str:
 
 def readme(text: str, results: Path = RESULTS) -> str:
     """The README with the summary between its marks."""
+    return _between_marks(text, _summary(_material(results)))
+
+
+def tried(text: str, results: Path = RESULTS) -> str:
+    """What was tried, with the tables of ideas between its marks."""
+    return _between_marks(text, page_ideas.render(results))
+
+
+def _between_marks(text: str, written: str) -> str:
     before, rest = text.split(_MARKS[0])
-    return f"{before}{_MARKS[0]}{_summary(_material(results))}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}"
+    return f"{before}{_MARKS[0]}{written}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}"
 
 
 def _material(results: Path) -> Material:
@@ -210,7 +221,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only say whether they are up to date")
     options = parser.parse_args()
-    wanted = {PAGE: render(), README: readme(README.read_text(encoding="utf-8"))}
+    wanted = {PAGE: render()}
+    wanted |= {path: fill(path.read_text(encoding="utf-8")) for path, fill in ((README, readme), (TRIED, tried))}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if options.check:

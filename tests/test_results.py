@@ -23,6 +23,7 @@ TEX = ROOT.parent / "shared" / "paper" / "banyan.tex"
 sys.path.insert(0, str(ROOT / "experiments"))
 _NAMES = ("no_tree", "page", "page_claims", "page_tables", "paper", "records", "reproduce", "runs")
 no_tree, page, page_claims, page_tables, paper, records, reproduce, runs = map(importlib.import_module, _NAMES)
+page_ideas = importlib.import_module("page_ideas")
 
 
 def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
@@ -144,6 +145,85 @@ def test_a_bias_is_told_only_beyond_what_chance_allows(bias, told):
     columns = ["sentences", "bias", "chance", "loss"]
     content = {"columns": columns, "rows": [[32, bias, 0.04, None], [64, 0.0, 0.0, None]]}
     assert told in page_claims.in_short("unbiased", content, None)
+
+
+# --- The tables of ideas ---------------------------------------------------------------------------------------------
+
+
+def idea(name: str, commit: str = "abc", language: str = "en", trained: bool = True, **settings: Any) -> dict[str, Any]:
+    """What a run on the development sets leaves, with made-up figures."""
+    tasks = dict.fromkeys(page_ideas.SENTENCES.values(), 60.0) | {page_ideas.WORDS: 40.0, page_ideas.RETRIEVAL: 80.0}
+    tasks = tasks if language == "en" else {f"semrel_dev/{language}": 70.04}
+    metrics = {page_ideas.RETRIEVAL: "nDCG@10"}
+    figures = [
+        {"task": task, "metric": metrics.get(task, "spearman"), "value": value, "low": 0.0, "high": 100.0}
+        for task, value in tasks.items()
+    ]
+    settings = Config(epochs=5).to_dict() | settings | ({} if trained else {"epochs": 0})
+    made = {"name": name, "seed": 0, "language": language, "commit": commit, "settings": settings}
+    return {**made, "training": {"seconds": 1.0} if trained else None, "figures": figures}
+
+
+def ideas_of(folder: Path, **found: list[dict[str, Any]]) -> list[str]:
+    for kind, some in found.items():
+        (folder / kind).mkdir()
+        for one in some:
+            (folder / kind / f"{one['name']}-{one['seed']}.json").write_text(json.dumps(one))
+    return page_ideas.render(folder).splitlines()
+
+
+PARTS = {"crops": 1.0, "crop_kind": "parts", "crop_shortest": 0.3, "spelling": 1.0, "company": 1.0, "gate": 0.95}
+
+
+def test_tables_of_ideas_match_the_json():
+    text = page.TRIED.read_text(encoding="utf-8")
+    assert text == page.tried(text), "run python experiments/page.py"
+
+
+def test_every_idea_that_was_run_has_its_row():
+    found = [json.loads(path.read_text()) for path in (page.RESULTS / "ideas").glob("*.json")]
+    rows = [line for line in page.TRIED.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    for run in found:
+        (row,) = [row for row in rows if row.startswith(f"| {page_ideas._name(run)} |")]
+        for one in run["figures"]:
+            if one["metric"] in ("spearman", "nDCG@10"):
+                assert f"| {one['value']:.1f} |" in row
+
+
+def test_a_row_tells_only_what_differs_from_what_its_list_shares(tmp_path):
+    some = [
+        idea("start-0", **PARTS),
+        idea("start-cold", **{**PARTS, "crop_temperature": 0.03}),
+        idea("start-no-crops", **{**PARTS, "crops": 0.0}),
+        idea("start-unigram", **PARTS, pieces="unigram"),
+        idea("start-digits"),
+        idea("start-untrained", **{**PARTS, "crops": 3.0}, trained=False),
+    ]
+    lines = ideas_of(tmp_path, ideas=some)
+    assert any("5 epochs, spelling 1, company 1, gate 0.95, crops 1 (parts, ≥ 0.3, τ 0.05)." in line for line in lines)
+    told = [line.split(" | ")[1] for line in lines if line.startswith("| start")]
+    assert told == ["nothing", "τ 0.03", "preset `paper`", "unigram", "no crops", "not trained"]
+
+
+def test_an_idea_that_was_taken_out_stays_in_its_list_with_its_setting(tmp_path):
+    some = [idea("start-0", "second"), idea("third-0", "third"), idea("start-output-5", "second", output=5.0)]
+    lines = [line for line in ideas_of(tmp_path, ideas=some) if line.startswith(("| start", "| third", "###"))]
+    assert [line.split(" | ")[0].strip("| ") for line in lines] == [
+        "### The second list",
+        "start-0",
+        "start-output-5",
+        "### The third list",
+        "third-0",
+    ]
+    assert "output layer begins as 5 × leaves" in lines[2]
+
+
+def test_other_languages_stand_beside_preset_paper(tmp_path):
+    before = idea("hi", language="hi")
+    before["figures"][0]["value"] = 65.0
+    lines = ideas_of(tmp_path, ideas=[idea("fifth-hi", language="hi"), idea("fifth-af", language="af")], runs=[before])
+    assert "| fifth-hi | hi | nothing | 70.0 | 65.0 |" in lines
+    assert "| fifth-af | af | nothing | 70.0 | not run yet |" in lines
 
 
 # --- The paper's tables ----------------------------------------------------------------------------------------------

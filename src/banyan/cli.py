@@ -81,15 +81,19 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _encode(options: argparse.Namespace) -> None:
+    from banyan import compact
     from banyan.display import Display
     from banyan.encoding import encode_file
 
+    compact.check(options.truncate_dim, options.precision, options.normalize)
     display = Display(options.quiet)
     summary = encode_file(
         _model(options),
         options.input,
         options.out,
         normalize=options.normalize,
+        truncate_dim=options.truncate_dim,
+        precision=options.precision,
         column=options.column,
         resume=options.resume,
         overwrite=options.overwrite,
@@ -157,22 +161,27 @@ def _explain(options: argparse.Namespace) -> None:
 
 
 def _eval(options: argparse.Namespace) -> None:
+    from banyan import compact
     from banyan.display import Display
     from banyan.evaluate import suites, table
 
     table.check_names(options.out)
+    compact.check(options.truncate_dim, options.precision)
     display = Display(options.quiet)
     tasks = _eval_tasks(options, display.note)
-    models = [(options.model, _model(options))]
+    model = _model(options)
+    form = compact.Form.of(model.dim, options.truncate_dim, options.precision)
+    encoders = [compact.comparable(model, form)]
     if options.against:
-        models.append((options.against, _load(options.against, options.device)))
-    rows: list[list[Any]] = [[] for _ in models]
-    with display.bar("evaluating", len(models) * len(tasks), "sets") as meter:
-        for number, (task, which) in enumerate(itertools.product(tasks, range(len(models)))):
+        encoders.append(_load(options.against, options.device).encode)
+    rows: list[list[Any]] = [[] for _ in encoders]
+    with display.bar("evaluating", len(encoders) * len(tasks), "sets") as meter:
+        for number, (task, which) in enumerate(itertools.product(tasks, range(len(encoders)))):
             meter(number, figures={"now": task.name})
-            rows[which] += suites.measure(models[which][1].encode, task)
+            rows[which] += suites.measure(encoders[which], task)
+    name = options.model if form == compact.Form(model.dim) else f"{options.model} ({form})"
     with display.patience("still busy: each set is drawn again 1,000 times, for the intervals"):
-        report = table.report(options.model, rows[0], options.against, rows[-1])
+        report = table.report(name, rows[0], options.against, rows[-1])
     print(table.to_text(report, shutil.get_terminal_size((160, 24)).columns), end="")
     for path in options.out:
         table.write(report, path)
@@ -501,6 +510,7 @@ def _encode_arguments(parser: _Parser) -> None:
     parser.add_argument("input", nargs="+", metavar="INPUT", help=_SOURCES)
     parser.add_argument("-o", "--out", required=True, help="a file whose name ends in .npy, .parquet or .jsonl")
     parser.add_argument("--normalize", action="store_true", help="give every embedding length 1")
+    _compact_arguments(parser)
     _column(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 or auto (default: cpu)")
     parser.add_argument("--resume", action="store_true", help="go on with a killed run; pipe the same text again for -")
@@ -552,6 +562,8 @@ def _eval_arguments(parser: _Parser) -> None:
     yours.add_argument("--words", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
     beir = "a folder of corpus.jsonl, queries.jsonl and qrels/test.tsv, or a .tar (.gz, .xz) of one"
     yours.add_argument("--beir", nargs="+", default=[], metavar="DIR", help=beir)
+    kept = "of MODEL alone: `banyan eval model/ --precision int8 --against model/ ...` tells what int8 costs"
+    _compact_arguments(parser.add_argument_group("smaller vectors", kept))
     result = parser.add_argument_group("result")
     against = "a second model: each figure of both, and their difference with its own interval"
     result.add_argument("--against", metavar="MODEL", help=against)
@@ -594,6 +606,16 @@ def _column(group: Any) -> None:
     group.add_argument("--column", metavar="NAME", help="the column of JSON lines, Parquet, CSV or TSV that holds text")
 
 
+def _compact_arguments(group: Any) -> None:
+    precision = (
+        "int8: a byte for each dimension, to be compared by cosine; binary: a bit for each (is it above 0?), eight to "
+        "a byte, to be compared by Hamming distance (default: float32, four bytes)"
+    )
+    group.add_argument("--precision", default="float32", metavar="float32|int8|binary", help=precision)
+    truncate = "keep the first N dimensions only (default: all)"
+    group.add_argument("--truncate-dim", type=int, metavar="N", help=truncate)
+
+
 def _form_arguments(parser: _Parser, forms: list[str]) -> None:
     default = "default: text, or svg or json if the name of FILE ends so"
     parser.add_argument("--format", choices=forms, metavar="FORMAT", help=f"{', '.join(forms)} ({default})")
@@ -633,6 +655,7 @@ _COMMANDS = {
         (
             "banyan encode model/ sentences.txt -o vectors.npy",
             "banyan encode model/ rows.parquet --column title -o out.parquet --normalize",
+            "banyan encode model/ sentences.txt -o small.npy --precision int8 --truncate-dim 128",
             "zcat big.txt.gz | banyan encode model/ - -o vectors.jsonl",
         ),
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from banyan import threads
+from banyan.compact import Form
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError
 from banyan.graph import Forest, check_ragged, disentangled, from_merges
@@ -90,19 +91,26 @@ class Banyan:
         normalize: bool = False,
         batch_size: int = 1024,
         show_progress_bar: bool | None = None,
+        truncate_dim: int | None = None,
+        precision: str = "float32",
     ) -> np.ndarray:
         """Embeddings, float32 [n, E]; one vector [E] for a lone string. A text without any token (empty, or white
-        space) gets the zero vector. The same text gets the same bits alone, in any batch, with any thread count."""
+        space) gets the zero vector. The same text gets the same bits alone, in any batch, with any thread count.
+
+        truncate_dim: keep the first dimensions only (before normalising).
+        precision: "int8" gives each vector as int8 of its own scale, for cosines; "binary" the signs of its dimensions,
+        eight to a byte, uint8 [n, ceil(E / 8)], for Hamming distances: banyan.compact."""
         if isinstance(texts, str):
-            return self.encode([texts], normalize)[0]
+            return self.encode([texts], normalize, truncate_dim=truncate_dim, precision=precision)[0]
+        form = Form.of(self.dim, truncate_dim, precision, normalize)
         texts = _all_strings(texts)
-        out = np.zeros((len(texts), self.dim), np.float32)
+        out = np.zeros((len(texts), form.width), form.dtype)
         if batch_size < 1:
             raise BanyanError(f"batch_size must be at least 1, not {batch_size}")
         block = min(batch_size, -(-len(texts) // threads.available()) or 1)
         if self._on_gpu:
             block = max(batch_size, _GPU_BATCH)
-        jobs = [(texts[i : i + block], out[i : i + block], normalize) for i in range(0, len(texts), block)]
+        jobs = [(texts[i : i + block], out[i : i + block], normalize, form) for i in range(0, len(texts), block)]
         groups: Iterable[list] = _groups(jobs, 1 if self._on_gpu else 64)
         if _wants_bar(show_progress_bar, len(texts)):
             from banyan.display import progress
@@ -112,10 +120,14 @@ class Banyan:
             threads.run(self._encode_block, group)
         return out
 
-    def _encode_block(self, texts: Sequence[str], out: np.ndarray, normalize: bool) -> None:
+    def _encode_block(self, texts: Sequence[str], out: np.ndarray, normalize: bool, form: Form) -> None:
         each = None if self._on_gpu else 1  # threads: blocks go to the GPU one after another, on the CPU side by side
         tokens, offsets = self.tokenizer.encode(texts, threads=each)
-        self._encode_ragged(tokens, offsets, out, n_threads=each)
+        whole = form == Form(self.dim)
+        vectors = out if whole else np.zeros((len(texts), self.dim), np.float32)
+        self._encode_ragged(tokens, offsets, vectors, n_threads=each)
+        if not whole:
+            out[:] = form.keep(vectors)
         if normalize:
             _normalize(out)
 
@@ -145,8 +157,8 @@ class Banyan:
     @overload
     def similarity(self, a: Any, b: Any) -> Any: ...
     def similarity(self, a: Any, b: Any) -> Any:
-        """Cosines of texts or embeddings: a number for two of them, a matrix [n, m] for two lists."""
-        a, b = (x if isinstance(x, np.ndarray) and x.dtype.kind == "f" else self.encode(x) for x in (a, b))
+        """Cosines of texts or embeddings (float, int8): a number for two of them, a matrix [n, m] for two lists."""
+        a, b = (x if _is_embedding(x) else self.encode(x) for x in (a, b))
         cosines = _normalize(np.atleast_2d(a).astype(np.float32)) @ _normalize(np.atleast_2d(b).astype(np.float32)).T
         return float(cosines[0, 0]) if a.ndim == b.ndim == 1 else cosines
 
@@ -277,6 +289,12 @@ def _function_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     U = config.width
     gate = (U, U) if config.functions == "linear" else (U,)
     return {name: gate if name in GATES else (U,) for name in Functions._fields}
+
+
+def _is_embedding(x: Any) -> bool:
+    if isinstance(x, np.ndarray) and x.dtype == np.uint8:
+        raise BanyanError("packed bits have no cosine: banyan.compact.expanded(bits, dimensions) makes vectors of them")
+    return isinstance(x, np.ndarray) and (x.dtype.kind == "f" or x.dtype == np.int8)
 
 
 def _all_strings(texts: Iterable[Any]) -> list[str]:

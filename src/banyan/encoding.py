@@ -24,6 +24,7 @@ import numpy as np
 
 from banyan import files
 from banyan._version import __version__
+from banyan.compact import Form
 from banyan.corpus import Corpus, in_blocks
 from banyan.errors import BanyanError
 from banyan.report import Report
@@ -45,6 +46,7 @@ class Summary:
     out: Path
     rows: int
     dim: int
+    precision: str
     blank: int  # rows without any text, whose embedding is zero
     resumed: int  # rows that an earlier run had done
     seconds: float
@@ -52,7 +54,7 @@ class Summary:
 
     def __str__(self) -> str:
         new = self.rows - self.resumed
-        text = f"wrote {self.out}: {self.rows:,} rows of {self.dim} dimensions"
+        text = f"wrote {self.out}: {self.rows:,} rows of {Form(self.dim, self.precision)}"
         text += f", {self.resumed:,} of them in an earlier run" if self.resumed else ""
         text += f" ({new / max(self.seconds, 1e-9):,.0f} rows/s)" if new else ""
         if self.blank:
@@ -69,39 +71,47 @@ def encode_file(
     out: str | Path,
     *,
     normalize: bool = False,
+    truncate_dim: int | None = None,
+    precision: str = "float32",
     column: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     display: Display | None = None,
 ) -> Summary:
-    """Encode every row of the inputs into `out`: .npy (float32 [n, E]), .parquet (text, embedding) or .jsonl.
+    """Encode every row of the inputs into `out`: .npy ([n, E]), .parquet (text, embedding) or .jsonl.
 
+    normalize, truncate_dim, precision: as in Banyan.encode.
     inputs: files, folders, globs, "-" or hf:name, as Corpus reads them; `column` names the text of a table.
     resume: go on with what a killed run left in OUT.partial (or start, if there is nothing).
     overwrite: replace `out`, and throw away what a killed run left.
     """
     started = time.monotonic()
     out = Path(out)
-    form = _form(out, model.dim)
+    form = Form.of(model.dim, truncate_dim, precision, normalize)
+    writer = _writer(out, form)
     work = Path(f"{out}.partial")
     _refuse_to_lose(out, work, resume, overwrite)
     try:
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
         _refuse_own_input(out, corpus)
         run = {"model": _fingerprint(model), "input": corpus.fingerprint(), "normalisation": normalize}
-        run["version of banyan"] = __version__
-        partial = _Partial(work, run, form, out)
+        run |= {"truncation": truncate_dim, "precision": precision, "version of banyan": __version__}
+        partial = _Partial(work, run, writer, out)
         rows = _Rows(corpus)
         resumed = partial.rows
         with _writing(work), partial, _LateBar(display, corpus) as bar:
             for block in rows.blocks(skip=resumed):
-                partial.append(block, model.encode(block, normalize, show_progress_bar=False))
+                vectors = model.encode(
+                    block, normalize, show_progress_bar=False, truncate_dim=truncate_dim, precision=precision
+                )
+                partial.append(block, vectors)
                 bar.show(partial.rows)
             partial.finish()
     finally:
         with suppress(OSError):
             work.rmdir()  # only if nothing came to be in it
-    return Summary(out, partial.rows, model.dim, rows.blank, resumed, time.monotonic() - started, rows.report)
+    seconds = time.monotonic() - started
+    return Summary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
 
 
 class Hit(NamedTuple):
@@ -154,7 +164,7 @@ class _Rows:
 # --- Rows out --------------------------------------------------------------------------------------------------------
 
 
-class _Form(Protocol):
+class _Writer(Protocol):
     """A kind of result, as bytes that can be appended block by block."""
 
     def head(self) -> bytes: ...
@@ -165,16 +175,17 @@ class _Form(Protocol):
 
 
 class _Npy:
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
+    def __init__(self, width: int, dtype: Any = np.float32) -> None:
+        self.width = width
+        self.dtype = np.dtype(dtype).newbyteorder("<")
 
     def head(self, rows: int = 0) -> bytes:
         """The header of format 1.0 in 128 bytes, whatever the number of rows, which is known only at the end."""
-        shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {self.dim}), }}"
+        shape = f"{{'descr': '{self.dtype.str}', 'fortran_order': False, 'shape': ({rows}, {self.width}), }}"
         return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + shape.ljust(117).encode() + b"\n"
 
     def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        return vectors.astype("<f4", copy=False).tobytes()
+        return vectors.astype(self.dtype, copy=False).tobytes()
 
     def finish(self, data: Path, rows: int) -> Path:
         with data.open("r+b") as file:
@@ -183,8 +194,8 @@ class _Npy:
 
 
 class _Jsonl:
-    def __init__(self, dim: int) -> None:
-        self.numbers = ",".join(["%.9g"] * dim)  # nine digits give back any float32 exactly
+    def __init__(self, width: int, dtype: Any = np.float32) -> None:
+        self.numbers = ",".join(["%.9g"] * width)  # nine digits give back any float32 exactly, and any whole number
 
     def head(self) -> bytes:
         return b""
@@ -202,22 +213,23 @@ class _Jsonl:
 class _Parquet:
     """Collected as an Arrow stream, which can be appended to, and rewritten at the end, which Parquet needs."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, width: int, dtype: Any = np.float32) -> None:
         try:
             import pyarrow
             import pyarrow.parquet
         except ImportError:
             raise BanyanError('.parquet needs the package pyarrow: pip install "banyan-embed[data]"') from None
         self.arrow = pyarrow
-        self.dim = dim
-        columns = [("text", pyarrow.string()), ("embedding", pyarrow.list_(pyarrow.float32(), dim))]
+        self.width = width
+        embedding = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)), width)
+        columns = [("text", pyarrow.string()), ("embedding", embedding)]
         self.schema = pyarrow.schema([pyarrow.field(name, kind, nullable=False) for name, kind in columns])
 
     def head(self) -> bytes:
         return self.schema.serialize().to_pybytes()
 
     def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        embeddings = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(vectors.ravel()), self.dim)
+        embeddings = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(vectors.ravel()), self.width)
         columns = [self.arrow.array(texts, self.arrow.string()), embeddings]
         return self.arrow.record_batch(columns, schema=self.schema).serialize().to_pybytes()
 
@@ -230,21 +242,25 @@ class _Parquet:
         return result
 
 
-_FORMS: dict[str, type[_Npy] | type[_Parquet] | type[_Jsonl]] = {".npy": _Npy, ".parquet": _Parquet, ".jsonl": _Jsonl}
+_WRITERS: dict[str, type[_Npy] | type[_Parquet] | type[_Jsonl]] = {
+    ".npy": _Npy,
+    ".parquet": _Parquet,
+    ".jsonl": _Jsonl,
+}
 
 
-def _form(out: Path, dim: int) -> _Form:
-    if out.suffix not in _FORMS:
-        raise BanyanError(f"cannot tell what to write to {out}: its name must end in {', '.join(_FORMS)}")
-    return _FORMS[out.suffix](dim)
+def _writer(out: Path, form: Form) -> _Writer:
+    if out.suffix not in _WRITERS:
+        raise BanyanError(f"cannot tell what to write to {out}: its name must end in {', '.join(_WRITERS)}")
+    return _WRITERS[out.suffix](form.width, form.dtype)
 
 
 class _Partial:
     """OUT.partial, and how far it has come."""
 
-    def __init__(self, folder: Path, run: dict[str, Any], form: _Form, out: Path) -> None:
+    def __init__(self, folder: Path, run: dict[str, Any], writer: _Writer, out: Path) -> None:
         self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
-        self.run, self.form, self.out = run, form, out
+        self.run, self.writer, self.out = run, writer, out
         self.rows = self.bytes = 0
         self.finished = False  # all rows are written
         if self.record.exists():
@@ -274,7 +290,7 @@ class _Partial:
         self.file = self.data.open("ab")
         self.file.truncate(self.bytes)
         if not self.bytes:
-            self.bytes = self.file.write(self.form.head())
+            self.bytes = self.file.write(self.writer.head())
             self._save()
         self.saved = time.monotonic()
 
@@ -287,7 +303,7 @@ class _Partial:
                 raise KeyboardInterrupt(f"stopped after {self.rows:,} rows, which are kept: --resume goes on")
 
     def append(self, texts: list[str], vectors: np.ndarray) -> None:
-        block = self.form.block(texts, vectors)
+        block = self.writer.block(texts, vectors)
         self.file.write(block)
         self.rows, self.bytes = self.rows + len(texts), self.bytes + len(block)  # at once: Ctrl-C may come between
         if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
@@ -307,7 +323,7 @@ class _Partial:
             self._save(finished=True)
             self.file.close()
             self.finished = True
-            result = self.form.finish(self.data, self.rows)
+            result = self.writer.finish(self.data, self.rows)
             files.sync(result)
             os.replace(result, self.out)
             files.sync(self.out.parent)
