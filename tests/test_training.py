@@ -530,8 +530,10 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"crop_kind": "parts", "crop_shortest": 0.6}, r"two parts of a sentence cannot both have a share of 0\.6"),
         ({"spelling": -1.0}, r"spelling must be 0 or more, not -1\.0"),
         ({"company": float("inf")}, "company must be 0 or more, not inf"),
-        ({"output": float("nan")}, "output must be 0 or more, not nan"),
+        ({"spelling_after": float("nan")}, "spelling_after must be 0 or more, not nan"),
         ({"gate": 1.0}, r"gate must be in \(0, 1\), not 1\.0"),
+        ({"gate": 0.9, "functions": "linear"}, "gate is for diagonal functions"),
+        ({"vocab_factor": 0.0}, r"vocab_factor must be a positive number, not 0\.0"),
         ({"gate": 0}, r"gate must be in \(0, 1\), not 0"),
         ({"lr_end": 1.5}, r"lr_end must be in \[0, 1\], not 1\.5"),
         ({"lr_end": float("nan")}, r"lr_end must be in \[0, 1\], not nan"),
@@ -559,7 +561,8 @@ def test_train_is_at_the_top_of_the_package():
 
 def test_the_preset_of_the_paper_takes_part_in_nothing_that_came_later():
     paper = Config.from_preset("paper")
-    off = {"ngrams": 0, "spelling": 0, "company": 0, "output": 0, "gate": None, "lr_end": 1, "crops": 0, "clip": None}
+    off = {"ngrams": 0, "spelling": 0, "spelling_after": 0, "company": 0, "crops": 0, "gate": None, "clip": None}
+    off |= {"lr_end": 1, "vocab_factor": 1}
     assert {name: getattr(paper, name) for name in off} == off
     said = {"dim": 256, "channels": 128, "dropout": 0.1, "epochs": 15, "batch_size": 512, "lr": 1e-3}
     assert {name: getattr(paper, name) for name in said} == said

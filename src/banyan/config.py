@@ -100,6 +100,8 @@ class Config:
             raise BanyanError(f"lr_end must be in [0, 1], not {self.lr_end}")
         if self.gate is not None and not 0 < self.gate < 1:
             raise BanyanError(f"gate must be in (0, 1), not {self.gate}")
+        if self.gate is not None and self.functions == "linear":
+            raise BanyanError("gate is for diagonal functions: linear ones have matrices")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
         if not 0 < self.vocab_factor < float("inf"):
