@@ -38,8 +38,8 @@ def prepared(language: str, data: Path, work: Path, display: Display, config: Co
     folder = work / name_of(language, config)
     train, dev = sources(language, data)
     tokenizer = _tokenizer(folder, train, config, display)
-    store = _store(folder / "store", train, tokenizer, display)
-    return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, display))
+    store = _store(folder / "store", train, tokenizer, config, display)
+    return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, config, display))
 
 
 def name_of(language: str, config: Config) -> str:
@@ -47,7 +47,7 @@ def name_of(language: str, config: Config) -> str:
     usual = Config()
     parts = [config.pieces if config.pieces != usual.pieces else None, config.vocab_size]
     parts += [f"x{config.vocab_factor:g}" if config.vocab_factor != 1 else None]
-    parts += [None if config.zero_digits else "digits"]
+    parts += [None if config.zero_digits else "digits", None if config.repeats else "once"]
     return "-".join(str(part) for part in [language, *parts] if part is not None)
 
 
@@ -68,18 +68,18 @@ def _tokenizer(folder: Path, corpus: Path, config: Config, display: Display) -> 
     return Tokenizer.from_file(path)
 
 
-def _store(folder: Path, corpus: Path, tokenizer: Tokenizer, display: Display) -> Store:
+def _store(folder: Path, corpus: Path, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
     if (folder / "meta.json").exists():
         return Store.open(folder)
     _must_exist(corpus, folder.parent)
-    limits = Config()
     with display.bar("tokenising", None, "sentences") as meter:
         return Store.build(
             folder,
             Corpus(corpus),
             tokenizer,
-            min_pieces=limits.min_pieces,
-            max_pieces=limits.max_pieces,
+            min_pieces=config.min_pieces,
+            max_pieces=config.max_pieces,
+            repeats=config.repeats,
             progress=meter,
         )
 

@@ -483,6 +483,7 @@ _SETTINGS = {
     "vocab_factor": "times as many as suit the corpus",
     "lowercase": "read all text in lower case",
     "zero_digits": "read every digit as 0",
+    "repeats": "or, of a token that a sentence has several times, only the first is in its tree",
     "min_pieces": "shorter sentences are not trained on",
     "max_pieces": "longer sentences are not trained on",
     "epochs": "times through the corpus",

@@ -46,6 +46,7 @@ class Config:
     vocab_factor: float = 1.0  # times the size that suits
     lowercase: bool = True
     zero_digits: bool = True
+    repeats: bool = True  # or, of a token that a sentence has several times, only the first is a leaf of its tree
     min_pieces: int = 4
     max_pieces: int = 200
 
@@ -146,7 +147,7 @@ class Config:
 
     def to_json(self) -> str:
         """What config.json holds: the settings, with the version that wrote them."""
-        known_to_format_1 = self.functions == "diagonal" and self.structure == "induced"
+        known_to_format_1 = self.functions == "diagonal" and self.structure == "induced" and self.repeats
         return json.dumps({**self.head("1" if known_to_format_1 else str(FORMAT)), **self.to_dict()}, indent=2) + "\n"
 
     @classmethod

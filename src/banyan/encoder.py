@@ -13,7 +13,7 @@ from banyan import threads
 from banyan.compact import Form
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError
-from banyan.graph import Forest, check_ragged, disentangled, from_merges
+from banyan.graph import Forest, check_ragged, disentangled, first_occurrences, from_merges, without_repeats
 from banyan.reference import GATES, Functions
 from banyan.tokenizer import Tokenizer, without_surrogates
 
@@ -144,6 +144,8 @@ class Banyan:
     def _encode_ragged(
         self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
     ) -> None:
+        if not self.config.repeats:
+            tokens, offsets = without_repeats(tokens, offsets)
         some = np.diff(offsets) > 0
         if some.all():
             self._encoder.roots(tokens, offsets, out, n_threads)
@@ -169,6 +171,9 @@ class Banyan:
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
+        if not self.config.repeats:
+            kept = np.flatnonzero(first_occurrences(tokens, np.array([0, len(tokens)])))
+            tokens, spans = tokens[kept], [spans[i] for i in kept]
         return self._tree(text, tokens, spans, self._induced(tokens))
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:

@@ -95,6 +95,21 @@ def runs_of_tokens(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) 
     return tokens[places].astype(np.int32), offsets
 
 
+def without_repeats(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The batch without the tokens that their sentence has had before."""
+    kept = first_occurrences(tokens, offsets)
+    before = np.zeros(len(tokens) + 1, np.int64)
+    np.cumsum(kept, out=before[1:])
+    return tokens[kept], before[offsets]
+
+
+def first_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Whether the sentence that a token is in has not had it before [T]."""
+    from banyan.backends import _numba
+
+    return _numba.first_occurrences(tokens, offsets)
+
+
 def entangle(forest: Forest) -> Graph:
     """Equal nodes (same left child, same right child) of all sentences become one node."""
     from banyan.backends import _numba

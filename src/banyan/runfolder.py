@@ -20,7 +20,7 @@ METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
 
 # What a model that is started from brings with it.
-_FIXED = ("dim", "channels", "functions", "structure", "pieces", "vocab_size", "lowercase", "zero_digits")
+_FIXED = ("dim", "channels", "functions", "structure", "pieces", "vocab_size", "lowercase", "zero_digits", "repeats")
 
 
 @dataclass(frozen=True)

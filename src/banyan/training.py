@@ -596,6 +596,7 @@ def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, dis
             tokenizer,
             min_pieces=config.min_pieces,
             max_pieces=config.max_pieces,
+            repeats=config.repeats,
             progress=meter,
         )
 

@@ -434,6 +434,18 @@ def _code(structure: str) -> int:
     return CHOICES["structure"].index(structure)
 
 
+@njit(cache=True, nogil=True)
+def first_occurrences(tokens, offsets):
+    """Whether the sentence that a token is in has not had it before."""
+    first = np.empty(len(tokens), np.bool_)
+    last_seen = np.full(tokens.max() + 1 if len(tokens) else 0, -1, np.int64)  # in which sentence
+    for sentence in range(len(offsets) - 1):
+        for i in range(offsets[sentence], offsets[sentence + 1]):
+            first[i] = last_seen[tokens[i]] != sentence
+            last_seen[tokens[i]] = sentence
+    return first
+
+
 class Encoder:
     """Roots of batches of sentences, and nothing else: what inference needs."""
 

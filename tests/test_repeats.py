@@ -1,0 +1,77 @@
+"""Sentences whose trees have each token once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import random_batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_training import SMALL, corpus  # noqa: F401
+
+from banyan.encoder import Banyan
+from banyan.errors import BanyanError
+from banyan.graph import without_repeats
+from banyan.store import Store
+from banyan.training import train
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=8))
+@settings(deadline=None, max_examples=100)
+def test_what_is_left_are_the_first_occurrences_in_their_order(sentences):
+    tokens = np.array([token for sentence in sentences for token in sentence], np.int32)
+    offsets = np.concatenate([[0], np.cumsum([len(sentence) for sentence in sentences])]).astype(np.int64)
+    left, ends = without_repeats(tokens, offsets)
+    assert [left[a:b].tolist() for a, b in zip(ends[:-1], ends[1:], strict=True)] == [
+        list(dict.fromkeys(sentence)) for sentence in sentences
+    ]
+
+
+@pytest.fixture(scope="module")
+def once(corpus, tmp_path_factory) -> Banyan:  # noqa: F811
+    out = tmp_path_factory.mktemp("once") / "out"
+    train(corpus, out, epochs=1, repeats=False, **SMALL)
+    return Banyan.from_pretrained(out)
+
+
+@pytest.fixture
+def always(once) -> Banyan:
+    """The same weights in a model that takes every token."""
+    return Banyan(replace(once.config, repeats=True), once.tokenizer, once.weights)
+
+
+TEXT = "the cat saw the dog and the dog saw the cat"
+
+
+def test_an_embedding_is_that_of_the_distinct_tokens(once, always):
+    tokens, offsets = random_batch(np.random.default_rng(0), 20, once.tokenizer.vocab_size, 30)
+    expected = always.encode_tokens(*without_repeats(tokens, offsets))
+    np.testing.assert_array_equal(once.encode_tokens(tokens, offsets), expected)
+    tokens, offsets = once.tokenizer.encode([TEXT])
+    np.testing.assert_array_equal(once.encode([TEXT]), always.encode_tokens(*without_repeats(tokens, offsets)))
+    assert np.abs(once.encode(TEXT) - always.encode(TEXT)).max() > 1e-3
+    assert not once.encode("").any()
+
+
+def test_a_tree_has_each_token_once_and_says_where_it_stood_first(once):
+    tree = once.parse(TEXT)
+    assert len(set(tree.pieces)) == len(tree.pieces)
+    np.testing.assert_array_equal(tree.embeddings[-1], once.encode(TEXT))
+    starts = tree.spans[: len(tree.pieces), 0]
+    assert (np.diff(starts) >= 0).all()
+    assert starts.max() < TEXT.rindex("dog")  # by then all has been said
+    assert once.explain(TEXT, "the dog").similarity == pytest.approx(once.similarity(TEXT, "the dog"), abs=1e-5)
+
+
+def test_it_is_trained_on_such_sentences_and_says_so(once, corpus, tmp_path):  # noqa: F811
+    train(corpus, tmp_path / "out", epochs=1, repeats=False, **SMALL)
+    store = Store.open(tmp_path / "out/training/store")
+    for a, b in zip(store.offsets[:-1], store.offsets[1:], strict=True):
+        assert len(set(store.tokens[a:b].tolist())) == b - a
+    said = json.loads((tmp_path / "out/config.json").read_text())
+    assert (said["repeats"], said["format"]) == (False, "2")  # an older program would take every token
+    with pytest.raises(BanyanError, match="has repeats = False, which cannot be changed"):
+        train(corpus, tmp_path / "next", init=tmp_path / "out", repeats=True, **SMALL)
