@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,9 +26,8 @@ def test_what_is_left_are_the_first_occurrences_in_their_order(sentences):
     tokens = np.array([token for sentence in sentences for token in sentence], np.int32)
     offsets = np.concatenate([[0], np.cumsum([len(sentence) for sentence in sentences])]).astype(np.int64)
     left, ends = without_repeats(tokens, offsets)
-    assert [left[a:b].tolist() for a, b in zip(ends[:-1], ends[1:], strict=True)] == [
-        list(dict.fromkeys(sentence)) for sentence in sentences
-    ]
+    expected = [list(dict.fromkeys(sentence)) for sentence in sentences]
+    assert [left[a:b].tolist() for a, b in pairwise(ends)] == expected
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_tree_has_each_token_once_and_says_where_it_stood_first(once):
 def test_it_is_trained_on_such_sentences_and_says_so(once, corpus, tmp_path):  # noqa: F811
     train(corpus, tmp_path / "out", epochs=1, repeats=False, **SMALL)
     store = Store.open(tmp_path / "out/training/store")
-    for a, b in zip(store.offsets[:-1], store.offsets[1:], strict=True):
+    for a, b in pairwise(store.offsets):
         assert len(set(store.tokens[a:b].tolist())) == b - a
     said = json.loads((tmp_path / "out/config.json").read_text())
     assert (said["repeats"], said["format"]) == (False, "2")  # an older program would take every token
