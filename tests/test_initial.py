@@ -208,6 +208,13 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):  # noqa: F811
         np.testing.assert_allclose(1 / (1 + np.exp(-weights[name])), 0.6, rtol=1e-6, err_msg=name)
 
 
+def test_a_sketch_for_the_end_alone_leaves_the_beginning_at_random(corpus, tmp_path):  # noqa: F811
+    weights = before_any_step(corpus, tmp_path / "out", spelling_after=1.0)
+    model = BanyanModel(Config.from_file(tmp_path / "out/config.json"), len(weights["embedding"]))
+    np.testing.assert_allclose(weights["embedding"], model.embedding.detach(), rtol=0, atol=1e-25)
+    assert weights["sketch"].any()
+
+
 def test_without_these_settings_a_run_begins_at_random(corpus, tmp_path):  # noqa: F811
     weights = before_any_step(corpus, tmp_path / "out")
     model = BanyanModel(Config.from_file(tmp_path / "out/config.json"), len(weights["embedding"]))

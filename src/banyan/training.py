@@ -222,10 +222,16 @@ class Run:
             sketch = initial.spelling(pieces, *text, config.dim, config.seed)
             rows = config.spelling * sketch
             if config.company:
-                rows += config.company * initial.company(*text, len(pieces), config.dim, config.seed, self.device)
-        self.model.embedding.copy_(torch.from_numpy(rows))
+                rows += config.company * initial.company(*text, len(pieces), config.dim, config.seed, self._counting())
+        if config.spelling or config.company:
+            self.model.embedding.copy_(torch.from_numpy(rows))
         if config.spelling_after:
             self.model.sketch.copy_(torch.from_numpy(sketch))
+
+    def _counting(self) -> torch.device:
+        """Where sparse matrices are multiplied: not every device can, nor CUDA with the same bits every time."""
+        repeatable = torch.are_deterministic_algorithms_enabled()
+        return self.device if self.device.type == "cuda" and not repeatable else torch.device("cpu")
 
     def start_from(self, weights: dict[str, np.ndarray]) -> None:
         """Take the weights of a finished model, unless the run is under way already."""
