@@ -15,7 +15,7 @@ from banyan import files
 from banyan.config import Config
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
-from banyan.graph import Forest, Graph
+from banyan.graph import Forest, Graph, without_repeats
 from banyan.reference import Functions
 from banyan.tokenizer import Tokenizer
 
@@ -104,6 +104,8 @@ def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Fore
     from banyan.backends import _numba
 
     tokens, offsets = model.tokenizer.encode(texts)
+    if not model.config.repeats:
+        tokens, offsets = without_repeats(tokens, offsets)
     lengths = np.diff(offsets)
     kept = np.flatnonzero((lengths >= model.config.min_pieces) & (lengths <= model.config.max_pieces))[:n]
     if n is not None and len(kept) < n:

@@ -71,7 +71,7 @@ _FOURTH: dict[str, dict[str, Any]] = {
     "free": {"crop_kind": "free"},
     "balanced": {"structure": "balanced"},
     "random": {"structure": "random"},
-    "cheap": {"candidates": "batch", "epochs": 3},
+    "cheap": CHEAP,
     "no-company": {"company": 0.0},
 }
 

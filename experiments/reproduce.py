@@ -184,7 +184,8 @@ def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     found = json.loads(path.read_text(encoding="utf-8"))
-    return found if all(found.get(name) == value for name, value in recorded.items()) else None
+    made_with = {**found, "settings": {**Config().to_dict(), **found["settings"]}}  # before there were some of them
+    return found if all(made_with.get(name) == value for name, value in recorded.items()) else None
 
 
 def _keep(path: Path, weights: Weights, config: Config, text: Prepared) -> None:

@@ -83,11 +83,11 @@ def chosen(names: Iterable[str]) -> list[Experiment]:
     from ideas import IDEAS
 
     wanted = set(names)
-    if ideas := [one for one in IDEAS if one.name in wanted or wanted.intersection(one.groups)]:
-        return ideas
-    for name in wanted - {"all", *GROUPS, *EXPERIMENTS}:
+    known = {"all", *GROUPS, *EXPERIMENTS} | {name for one in IDEAS for name in (one.name, *one.groups)}
+    for name in wanted - known:
         raise BanyanError(f"there is no run {name}: say all, {', '.join(GROUPS)}, or {', '.join(EXPERIMENTS)}")
-    return [one for one in _ALL if "all" in wanted or one.name in wanted or wanted.intersection(one.groups)]
+    named = [one for one in [*_ALL, *IDEAS] if one.name in wanted or wanted.intersection(one.groups)]
+    return [*_ALL, *(one for one in named if one.choosing)] if "all" in wanted else named
 
 
 def plan(experiments: Sequence[Experiment], seeds: Sequence[int]) -> list[tuple[Experiment, int]]:

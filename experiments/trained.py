@@ -157,7 +157,8 @@ def command(experiment: Experiment, seed: int) -> str:
     if experiment.preset != next(iter(PRESETS)):
         parts += ["--preset", experiment.preset]
     for name, value in changed.items():
-        parts += [f"--{name.replace('_', '-')}", str(value)]
+        flag = name.replace("_", "-")
+        parts += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     return " ".join(parts)
 
 

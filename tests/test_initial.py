@@ -17,6 +17,7 @@ from test_training import SMALL, corpus, digest, interrupted_at  # noqa: F401
 from banyan import initial, threads, training
 from banyan.config import Config
 from banyan.distributed import Processes
+from banyan.errors import BanyanError
 from banyan.model import BanyanModel
 from banyan.store import Store
 from banyan.tokenizer import BYTES, Tokenizer
@@ -230,7 +231,9 @@ def test_a_model_without_an_output_layer_begins_so_too(corpus, tmp_path):  # noq
 
 def test_a_finished_model_to_start_from_comes_first(corpus, tmp_path):  # noqa: F811
     train(corpus, tmp_path / "first", epochs=1, **SMALL)
-    weights = before_any_step(corpus, tmp_path / "next", init=tmp_path / "first", **NEW)
+    weights = before_any_step(corpus, tmp_path / "next", init=tmp_path / "first")
+    with pytest.raises(BanyanError, match="spelling is for a model that begins"):
+        train(corpus, tmp_path / "other", init=tmp_path / "first", spelling=1.0, **SMALL)
     first, finished = (load_file(tmp_path / name / "model.safetensors")["embedding"] for name in ("first", "next"))
     np.testing.assert_array_equal(weights["embedding"], first)
     np.testing.assert_array_equal(finished, first)  # the sketch is not added to what may have it already

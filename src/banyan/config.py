@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,10 @@ class Config:
         return self.width if self.functions == "linear" else 0
 
     @property
+    def rate_falls(self) -> bool:
+        return self.lr_end < 1
+
+    @property
     def counts(self) -> bool:
         """Whether leaves begin with what counting tells of their tokens."""
         return bool(self.spelling or self.company or self.spelling_after)
@@ -85,43 +90,29 @@ class Config:
             value = getattr(self, field.name)
             if not _has_type(value, str(field.type)):
                 raise BanyanError(f"{field.name} must be {field.type}, not {value!r}")
-        for name in ("dim", "channels", "min_pieces", "max_pieces", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise BanyanError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.ngrams < 0 or not 1 <= self.ngram_shortest <= self.ngram_longest:
+        for name, (allowed, told) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not allowed(value):
+                raise BanyanError(f"{name} must be {told}, not {value}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise BanyanError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """What is wrong of two settings that would be right each."""
+        if self.ngram_shortest > self.ngram_longest:
             raise BanyanError("ngrams must be 0 or more, and 1 <= ngram_shortest <= ngram_longest")
-        if not (0 <= self.crops < float("inf") and self.crop_temperature > 0 and 0 < self.crop_shortest <= 1):
-            raise BanyanError("crops must be 0 or more, crop_temperature above 0, and crop_shortest in (0, 1]")
         if self.crop_kind == "parts" and self.crop_shortest > 0.5:
             raise BanyanError(f"two parts of a sentence cannot both have a share of {self.crop_shortest}")
-        for name in ("spelling", "company", "spelling_after"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise BanyanError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        if not 0 <= self.lr_end <= 1:
-            raise BanyanError(f"lr_end must be in [0, 1], not {self.lr_end}")
-        if self.gate is not None and not 0 < self.gate < 1:
-            raise BanyanError(f"gate must be in (0, 1), not {self.gate}")
         if self.gate is not None and self.functions == "linear":
             raise BanyanError("gate is for diagonal functions: linear ones have matrices")
+        if self.vocab_size is not None and self.vocab_factor != 1:
+            raise BanyanError("vocab_factor is for a vocab_size that is not said: leave one of them out")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
-        if not 0 < self.vocab_factor < float("inf"):
-            raise BanyanError(f"vocab_factor must be a positive number, not {self.vocab_factor}")
-        if self.vocab_size is not None and self.vocab_size < 300:
-            raise BanyanError(f"vocab_size must be at least 300 (256 of them stand for bytes), not {self.vocab_size}")
         if self.min_pieces > self.max_pieces:
             raise BanyanError(f"min_pieces ({self.min_pieces}) is larger than max_pieces ({self.max_pieces})")
-        for name in ("dropout", "leaf_dropout"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise BanyanError(f"{name} must be in [0, 1), not {getattr(self, name)}")
-        for name in ("lr", "clip"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) < float("inf"):
-                raise BanyanError(f"{name} must be a positive number, not {getattr(self, name)}")
-        if not 0 <= self.seed < 2**63:
-            raise BanyanError(f"seed must be between 0 and 2**63 - 1, not {self.seed}")
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise BanyanError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
 
     @classmethod
     def from_preset(cls, preset: str | None = None, **overrides: Any) -> Config:
@@ -175,6 +166,21 @@ def check_format(head: dict[str, Any], path: str | Path) -> None:
         )
 
 
+_INFINITE = float("inf")
+_COUNT = (lambda n: n >= 1), "at least 1"
+_POSITIVE = (lambda x: 0 < x < _INFINITE), "a positive number"
+_WEIGHT = (lambda x: 0 <= x < _INFINITE), "0 or more"
+_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("dim", "channels", "min_pieces", "max_pieces", "epochs", "batch_size", "ngram_shortest"), _COUNT),
+    **dict.fromkeys(("lr", "clip", "vocab_factor", "crop_temperature"), _POSITIVE),
+    **dict.fromkeys(("ngrams", "crops", "spelling", "company", "spelling_after"), _WEIGHT),
+    **dict.fromkeys(("dropout", "leaf_dropout"), ((lambda x: 0 <= x < 1), "in [0, 1)")),
+    "lr_end": ((lambda x: 0 <= x <= 1), "in [0, 1]"),
+    "gate": ((lambda x: 0 < x < 1), "in (0, 1)"),
+    "crop_shortest": ((lambda x: 0 < x <= 1), "in (0, 1]"),
+    "vocab_size": ((lambda n: n >= 300), "at least 300 (256 of them stand for bytes)"),
+    "seed": ((lambda n: 0 <= n < 2**63), "between 0 and 2**63 - 1"),
+}
 CHOICES = {
     "functions": ("diagonal", "linear"),
     "trees": ("entangled", "plain"),

@@ -167,7 +167,8 @@ class Banyan:
     # --- Trees -------------------------------------------------------------------------------------------------------
 
     def parse(self, text: str) -> Tree:
-        """The tree that the model induces over a text, with the embedding of every phrase."""
+        """The tree that the model induces over a text, with the embedding of every phrase. Of a model without repeats,
+        it has a token where it stood first."""
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
@@ -178,8 +179,8 @@ class Banyan:
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
-        instead of induced. The pieces of a word merge from the left, then words as the brackets say. Brackets without
-        labels, `((the cat) sat)`, are read with labels=False."""
+        instead of induced. The pieces of a word merge from the left, then words as the brackets say, each as often as
+        it is there. Brackets without labels, `((the cat) sat)`, are read with labels=False."""
         from banyan.tree import read_brackets
 
         trees = []

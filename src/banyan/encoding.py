@@ -272,8 +272,8 @@ class _Partial:
         try:
             record = json.loads(self.record.read_text(encoding="utf-8"))
             self.rows, self.bytes = int(record["rows"]), int(record["bytes"])
-            changed = [name for name, value in self.run.items() if record["run"][name] != value]
-        except (OSError, ValueError, KeyError, TypeError):
+            changed = [name for name, value in self.run.items() if record["run"].get(name) != value]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BanyanError(f"cannot read {self.record}: {again}") from None
         if changed:
             told = " and the ".join(changed)

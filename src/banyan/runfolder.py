@@ -20,7 +20,12 @@ METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
 
 # What a model that is started from brings with it.
-_FIXED = ("dim", "channels", "functions", "structure", "pieces", "vocab_size", "lowercase", "zero_digits", "repeats")
+_FIXED = (
+    "dim", "channels", "functions", "structure",
+    "pieces", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "repeats",
+)  # fmt: skip
+# What it has behind it.
+_BEGINNING: dict[str, Any] = {"spelling": 0.0, "spelling_after": 0.0, "company": 0.0, "gate": None}
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,10 @@ class RunFolder:
         for name, value in fixed.items():
             if overrides.get(name, value) != value:
                 raise BanyanError(f"the model in {given.init} has {name} = {value}, which cannot be changed")
-        return Config.from_preset(preset, **{**overrides, **fixed}), given
+        for name, value in _BEGINNING.items():
+            if overrides.get(name, value) != value:
+                raise BanyanError(f"{name} is for a model that begins; the one in {given.init} has begun: leave it out")
+        return Config.from_preset(preset, **{**overrides, **fixed, **_BEGINNING}), given
 
     def _repeated(self, preset: str | None, overrides: dict[str, Any], given: Given) -> tuple[Config, Given]:
         """A resumed run may leave out what it began with, and may ask for more epochs; nothing else may change."""

@@ -195,7 +195,7 @@ class Run:
         self.cut = crops.cut_of(self.config)
         self.device = model.embedding.device
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
-        self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_end < 1)
+        self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.rate_falls)
         data = store.fingerprint + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data)
         if folder.checkpoint.exists():
@@ -205,7 +205,7 @@ class Run:
             if self.progress.epoch > self.config.epochs:
                 raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
-        elif self.config.counts:
+        elif self.config.counts and us.first:  # the others are given what it found, before they begin
             self._count_leaves()
         self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
@@ -218,7 +218,7 @@ class Run:
 
         config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
         with self.display.patience("counting what tokens are near each other", 1):
-            text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST) or 1))
+            text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST)))
             sketch = initial.spelling(pieces, *text, config.dim, config.seed)
             rows = config.spelling * sketch
             if config.company:
@@ -239,8 +239,6 @@ class Run:
             for name, parameter in self.model.named_parameters():
                 if name in weights and self.progress.step == 0:
                     parameter.copy_(torch.from_numpy(weights[name]))
-            if weights and self.config.spelling_after and self.progress.step == 0:
-                self.model.sketch.zero_()  # they have it already
 
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """All epochs that are left."""
@@ -308,7 +306,7 @@ class Run:
             devices.window(self.device),
             self.us.worst if self.us.several else None,
             Room(*self.progress.room) if self.progress.room else None,
-            self._rate if self.config.lr_end < 1 else None,
+            self._rate if self.config.rate_falls else None,
         )
 
     def _windows(self) -> list[list[np.ndarray]]:
@@ -377,7 +375,7 @@ class Run:
 
     def _step(self, graph: Any, dropout: Dropout, i: int) -> Tensor:
         """One batch, the i-th from now: up, down, back, and the optimiser. Its loss, which nobody waits for."""
-        if self.config.lr_end < 1:
+        if self.config.rate_falls:
             self.optimiser.param_groups[0]["lr"] = self._rate(i)
         loss = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
