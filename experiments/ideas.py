@@ -16,6 +16,7 @@ START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0}
 THIRD: dict[str, Any] = {**START, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
 FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
 FIFTH: dict[str, Any] = {**FOURTH, "pieces": "bpe", "vocab_factor": 2.0}
+ONCE: dict[str, Any] = {**FOURTH, "repeats": False}
 CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
@@ -126,4 +127,14 @@ IDEAS = [
     _idea("cheap-unigram", FOURTH, CHEAP, group="sixth", language="ha"),
     _idea("cheap-bpe", FOURTH, CHEAP, {"pieces": "bpe"}, group="sixth", language="ha"),
     _idea("once", FOURTH, CHEAP, {"pieces": "bpe", "repeats": False, "epochs": 8}, group="sixth", language="ha"),
+    # next: each token once in a tree; how many epochs, and which pieces, for other languages
+    _idea("seventh", ONCE, group="seven"),
+    _idea("seventh-after", ONCE, {"spelling_after": 0.5}, group="seven"),
+    _idea("seventh-bpe", ONCE, {"pieces": "bpe"}, group="seven"),
+    *(
+        _idea(f"seventh-{pieces}-{n}", ONCE, {"pieces": pieces, "epochs": n}, group="seven", language=language)
+        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+        for pieces in ("unigram", "bpe")
+        for n in (5, 12)
+    ),
 ]
