@@ -38,6 +38,15 @@ def random_batch(rng: np.random.Generator, sentences: int, vocab: int, longest: 
     return rng.integers(0, vocab, offsets[-1]).astype(np.int32), offsets
 
 
+def assert_holds(batch, tokens: np.ndarray, offsets: np.ndarray, plain: bool) -> None:
+    """A batch that was drawn on the device is that ragged one."""
+    T, L = batch.sizes[:2].tolist()
+    np.testing.assert_array_equal(batch.tokens[:T].cpu(), tokens)
+    np.testing.assert_array_equal(batch.offsets.cpu(), offsets)
+    np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
+    np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
+
+
 @pytest.fixture
 def memory_full_of_nan():
     """Whatever is read before it was written shows."""

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import random_batch
+from conftest import assert_holds, random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from test_combinations import BACKENDS, DROPOUT, VOCAB, made, plain_loss, same_loss_and_gradients
-from test_distributed import run  # noqa: F401  # a fixture
+from test_distributed import first_step_again, run  # noqa: F401  # a fixture
 from test_training import SMALL, adam_with_a_tensor, digest, interrupted_at, lines, metrics
 from torch import Tensor
 
@@ -29,6 +29,7 @@ from banyan.store import Store, shuffled_batches
 from banyan.training import train
 
 CROPS = {"crops": 0.7, "crop_temperature": 0.2, "crop_shortest": 0.4}
+SENTENCES = st.lists(st.integers(1, 300), min_size=1, max_size=20), st.integers(0, 2**63 - 1), st.integers(0, 2**40)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +56,7 @@ def small_blocks(monkeypatch) -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    st.lists(st.integers(1, 300), min_size=1, max_size=20),
-    st.integers(0, 2**63 - 1),
-    st.integers(0, 2**40),
-    st.floats(0, 1, exclude_min=True),
-)
+@given(*SENTENCES, st.floats(0, 1, exclude_min=True))
 def test_a_crop_is_a_run_of_its_sentence_and_not_too_short(lengths, seed, step, shortest):
     length = np.array([lengths])
     begin, size = crops.draw(length, [Dropout(0.1, seed, step)], Cut(shortest))
@@ -79,12 +75,7 @@ def test_every_crop_that_is_long_enough_is_drawn():
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    st.lists(st.integers(1, 300), min_size=1, max_size=20),
-    st.integers(0, 2**63 - 1),
-    st.integers(0, 2**40),
-    st.floats(0, 0.5, exclude_min=True),
-)
+@given(*SENTENCES, st.floats(0, 0.5, exclude_min=True))
 def test_parts_are_the_sentence_before_and_after_a_place_in_it(lengths, seed, step, shortest):
     begin, size = crops.draw(np.array([lengths]), [Dropout(0.1, seed, step)], Cut(shortest, parts=True))
     assert begin.shape == size.shape == (1, 2, len(lengths))
@@ -268,16 +259,12 @@ def test_two_processes_contrast_each_its_own_crops(run, tmp_path):  # noqa: F811
     ended = run(tmp_path / "corpus.txt", tmp_path / "out", batch_size=80, epochs=1, **CROPS)
     assert [code for code, _ in ended] == [0, 0], ended
     assert len({Path(f"{tmp_path}/out.rank{rank}").read_text() for rank in range(2)}) == 1
-    state = load_file(tmp_path / "out/training/checkpoint.safetensors")
-    config = Config.from_file(tmp_path / "out/config.json")
-    model = BanyanModel(config, len(state["model.embedding"]))
-    dropout, losses = Dropout(config.dropout, config.seed, 0), []
-    for rank in range(2):
-        store = Store.open(tmp_path / f"out/training/store/shard-{rank}-of-2")
-        (chosen,) = shuffled_batches(len(store), 40, config.seed, 0, rank)
-        graph = model.structure(*crops.batch_with_crops(*store.batch(chosen), dropout, Cut(0.4)), dropout)
-        losses.append(objective.loss(model, model(graph, dropout), 0.7))
-    (sum(losses) / 2).backward()
+
+    def loss(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout) -> Tensor:
+        graph = model.structure(*crops.batch_with_crops(tokens, offsets, dropout, Cut(0.4)), dropout)
+        return objective.loss(model, model(graph, dropout), 0.7)
+
+    model, state, losses = first_step_again(tmp_path / "out", loss)
     (row,) = [row for row in metrics(tmp_path / "out") if "loss" in row]
     assert row["loss"] == pytest.approx(sum(losses).item() / 2, rel=1e-6)
     for name, parameter in model.named_parameters():
@@ -308,11 +295,7 @@ def test_a_window_holds_the_crops_of_the_cpu(plain, fits, cut, monkeypatch):
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
         tokens, offsets = crops.batch_with_crops(*store.batch(part[indices]), dropout, cut)
         batch, _ = window.step(i)
-        T, L = batch.sizes[:2].tolist()
-        np.testing.assert_array_equal(batch.tokens[:T].cpu(), tokens)
-        np.testing.assert_array_equal(batch.offsets.cpu(), offsets)
-        np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
-        np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
+        assert_holds(batch, tokens, offsets, plain)
 
 
 @pytest.mark.usefixtures("small_blocks")

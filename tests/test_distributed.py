@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -101,27 +102,37 @@ def test_the_first_process_writes_everything_once(three):
     assert Banyan.from_pretrained(three).encode("The cat sees the dog.").any()
 
 
+def first_step_again(out: Path, loss_of: Callable[..., torch.Tensor]) -> tuple[BanyanModel, dict, list[torch.Tensor]]:
+    """The model that two processes made one step with, 40 sentences each, as it was before and with its gradients; what
+    they saved; and the loss of each share."""
+    state = load_file(out / "training/checkpoint.safetensors")
+    config = Config.from_file(out / "config.json")
+    model = BanyanModel(config, len(state["model.embedding"]))
+    dropout, losses = Dropout(config.dropout, config.seed, 0), []
+    for rank in range(2):
+        store = Store.open(out / f"training/store/shard-{rank}-of-2")
+        (chosen,) = shuffled_batches(len(store), 40, config.seed, 0, rank)
+        losses.append(loss_of(model, *store.batch(chosen), dropout))
+    (sum(losses) / 2).backward()
+    return model, state, losses
+
+
 def test_a_step_is_the_single_process_step_over_both_shares_with_averaged_gradients(run, tmp_path):
     """The first moment of Adam after one step is a tenth of the gradient."""
     (tmp_path / "corpus.txt").write_text("\n".join(lines(80)), encoding="utf-8")
     ended = run(tmp_path / "corpus.txt", tmp_path / "out", batch_size=80, epochs=1)
     assert [code for code, _ in ended] == [0, 0], ended
-    state = load_file(tmp_path / "out/training/checkpoint.safetensors")
-    config = Config.from_file(tmp_path / "out/config.json")
-    model = BanyanModel(config, len(state["model.embedding"]))
-    dropout, losses = Dropout(config.dropout, config.seed, 0), []
-    for rank in range(2):
-        store = Store.open(tmp_path / f"out/training/store/shard-{rank}-of-2")
-        (batch,) = shuffled_batches(len(store), 40, config.seed, 0, rank)
-        losses.append(reconstruction(model, model(model.structure(*store.batch(batch), dropout), dropout)))
-    loss = sum(losses) / 2
-    loss.backward()
+
+    def loss(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout) -> torch.Tensor:
+        return reconstruction(model, model(model.structure(tokens, offsets, dropout), dropout))
+
+    model, state, losses = first_step_again(tmp_path / "out", loss)
     (row,) = [row for row in metrics(tmp_path / "out") if "loss" in row]
-    assert row["loss"] == pytest.approx(loss.item(), rel=1e-6)
+    assert row["loss"] == pytest.approx(sum(losses).item() / 2, rel=1e-6)
     assert losses[0].item() != losses[1].item()
     for name, parameter in model.named_parameters():
         np.testing.assert_allclose(10 * state[f"exp_avg.{name}"], parameter.grad, atol=1e-7, rtol=1e-4, err_msg=name)
-    torch.optim.Adam(model.parameters(), lr=config.lr).step()
+    torch.optim.Adam(model.parameters(), lr=model.config.lr).step()
     for name in ("comp_l", "decomp_r"):
         weights = model.get_parameter(name).detach()
         np.testing.assert_allclose(state[f"model.{name}"], weights, atol=1e-6, err_msg=name)

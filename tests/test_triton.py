@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import random_batch, random_functions
+from conftest import assert_holds, random_batch, random_functions
 from test_training import adam_with_a_tensor
 
 from banyan import devices, objective, reference
@@ -385,11 +385,7 @@ def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, mon
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
         tokens, offsets = store.batch(indices)
         batch, noise = window.step(i)
-        T, L = batch.sizes[:2].tolist()
-        np.testing.assert_array_equal(batch.tokens[:T].cpu(), tokens)
-        np.testing.assert_array_equal(batch.offsets.cpu(), offsets)
-        np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
-        np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
+        assert_holds(batch, tokens, offsets, plain)
         assert batch.longest >= np.diff(offsets).max()
         expected = Noise.of(dropout, DEVICE)
         assert noise.streams.tolist() == expected.streams.tolist()

@@ -26,7 +26,6 @@ NEAR = 10  # tokens to either side are company, the nearer the more
 SMOOTH = 0.875  # power of the frequencies that chance is made of, which takes some of what rare tokens get by it
 RARE = 1e-4  # share of the text at which a token's company weighs half
 ROUNDS, SPARE = 4, 16  # of subspace iteration; dimensions beside those that are kept
-_JOBS = 64
 _BYTES = frozenset(BYTES)
 
 
@@ -89,9 +88,7 @@ def association(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device
     met = np.bincount(tokens, weight.cumsum()[before] + weight.cumsum()[after], minlength=vocab_size)
     chance = met**SMOOTH / max((met**SMOOTH).sum() / np.sqrt(max(met.sum(), 1)), 1e-30)
     given = tokens, before, after, order, starts, weight.astype(np.float32), chance
-    size = -(-vocab_size // _JOBS)
-    jobs = [(first, min(first + size, vocab_size), *given) for first in range(0, vocab_size, size)]
-    found = threads.run(_rows, jobs)
+    found = threads.run(_rows, [(rows.start, rows.stop, *given) for rows in threads.shares(vocab_size)])
     counts, columns, values = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     parts = (torch.from_numpy(array).to(device) for array in (np.concatenate([[0], counts.cumsum()]), columns, values))
     with warnings.catch_warnings():  # torch calls them a beta

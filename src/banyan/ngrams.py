@@ -22,7 +22,6 @@ from banyan.tokenizer import BYTES
 
 _BASIS, _PRIME = 0xCBF29CE484222325, 0x100000001B3  # of FNV-1a, 64 bits
 _BYTES = frozenset(BYTES)
-_JOBS = 64  # into which the rows of a table are divided; any thread takes any of them
 
 
 def buckets_of(piece: str, buckets: int, shortest: int, longest: int) -> Iterator[int]:
@@ -111,16 +110,11 @@ def _sum_shares(g_vectors, g_shares, row_of, tokens, starts):
                     total[j] += row[j]
 
 
-def _jobs(n: int) -> Iterator[slice]:
-    size = -(-n // _JOBS) or 1
-    return (slice(start, start + size) for start in range(0, n, size))
-
-
 def cpu_leaves(ngrams: Ngrams, token: np.ndarray, embedding: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """The leaves of these tokens [n, E]."""
     rows = embedding[token]
     given = vectors, ngrams.ids, ngrams.offsets
-    threads.run(_add_means, [(rows[some], token[some], *given) for some in _jobs(len(token))])
+    threads.run(_add_means, [(rows[some], token[some], *given) for some in threads.shares(len(token))])
     return rows
 
 
@@ -142,7 +136,8 @@ class Leaves(torch.autograd.Function):
         row_of[token] = np.arange(len(token))
         out, starts = g_vectors.numpy(), ngrams.starts
         jobs = [
-            (out[some], g_shares, row_of, ngrams.tokens, starts[some.start : some.stop + 1]) for some in _jobs(len(out))
+            (out[some], g_shares, row_of, ngrams.tokens, starts[some.start : some.stop + 1])
+            for some in threads.shares(len(out))
         ]
         threads.run(_sum_shares, jobs)
         return None, None, g_embedding, g_vectors

@@ -14,6 +14,7 @@ from typing import Any
 
 from banyan.errors import BanyanError
 
+JOBS = 64  # more than there are threads, so that none waits long for the last
 _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)  # a forked child has none of its parent's threads
 
@@ -37,3 +38,9 @@ def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None
     if pool is None:
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="banyan"))
     return list(pool.map(lambda job: function(*job), jobs))
+
+
+def shares(n: int) -> list[slice]:
+    """n rows, divided into JOBS; any thread takes any of them."""
+    size = -(-n // JOBS) or 1
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
