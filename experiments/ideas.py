@@ -131,6 +131,12 @@ IDEAS = [
     _idea("seventh", ONCE, group="seven"),
     _idea("seventh-after", ONCE, {"spelling_after": 0.5}, group="seven"),
     _idea("seventh-bpe", ONCE, {"pieces": "bpe"}, group="seven"),
+    _idea("seventh-x2", ONCE, {"vocab_factor": 2.0}, group="seven"),
+    _idea("seventh-3-epochs", ONCE, {"epochs": 3}, group="seven"),
+    _idea("seventh-256", ONCE, {"batch_size": 256}, group="seven"),
+    _idea("seventh-384", ONCE, {"dim": 384, "channels": 192}, group="seven"),
+    _idea("seventh-512", ONCE, {"dim": 512, "channels": 256}, group="seven"),
+    _idea("seventh-512-more", ONCE, {"dim": 512, "channels": 256, "spelling": 2.0, "company": 2.0}, group="seven"),
     *(
         _idea(f"seventh-{pieces}-{n}", ONCE, {"pieces": pieces, "epochs": n}, group="seven", language=language)
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
