@@ -143,4 +143,12 @@ IDEAS = [
         for pieces in ("unigram", "bpe")
         for n in (5, 12)
     ),
+    # once more with every repeat in the trees that are learnt from
+    _idea("eighth", FOURTH, group="eight"),
+    _idea("eighth-bpe", FOURTH, {"pieces": "bpe"}, group="eight"),
+    _idea("eighth-512", FOURTH, {"dim": 512, "channels": 256}, group="eight"),
+    *(
+        _idea("eighth-bpe-12", FOURTH, {"pieces": "bpe", "epochs": 12}, group="eight", language=language)
+        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
 ]

@@ -138,7 +138,7 @@ def _eigen(matrix: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
     basis = torch.randn(size, generator=generator).to(matrix.device)
     for _ in range(ROUNDS):
         basis = torch.linalg.qr(matrix @ basis)[0]
-    small = (basis.T @ (matrix @ basis)).double()  # LAPACK stumbles over the tiny numbers of a matrix of low rank
-    values, vectors = (found.float() for found in torch.linalg.eigh(small))
+    small = (basis.T @ (matrix @ basis)).double().cpu()  # solvers stumble over a low rank, that of a GPU oftener
+    values, vectors = (found.float().to(matrix.device) for found in torch.linalg.eigh(small))
     chosen = values.abs().argsort(descending=True)[:k]
     return values[chosen], basis @ vectors[:, chosen]
