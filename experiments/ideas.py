@@ -151,4 +151,8 @@ IDEAS = [
         _idea("eighth-bpe-12", FOURTH, {"pieces": "bpe", "epochs": 12}, group="eight", language=language)
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
+    *(
+        _idea("ninth-512", ONCE, {"pieces": "bpe", "epochs": 12, "dim": 512, "channels": 256}, group="nine", language=one)
+        for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
 ]
