@@ -18,6 +18,7 @@ FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
 FIFTH: dict[str, Any] = {**FOURTH, "pieces": "bpe", "vocab_factor": 2.0}
 ONCE: dict[str, Any] = {**FOURTH, "repeats": False}
 CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
+WIDE: dict[str, Any] = {"dim": 512, "channels": 256}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
 
 _SECOND: dict[str, dict[str, Any]] = {
@@ -135,8 +136,8 @@ IDEAS = [
     _idea("seventh-3-epochs", ONCE, {"epochs": 3}, group="seven"),
     _idea("seventh-256", ONCE, {"batch_size": 256}, group="seven"),
     _idea("seventh-384", ONCE, {"dim": 384, "channels": 192}, group="seven"),
-    _idea("seventh-512", ONCE, {"dim": 512, "channels": 256}, group="seven"),
-    _idea("seventh-512-more", ONCE, {"dim": 512, "channels": 256, "spelling": 2.0, "company": 2.0}, group="seven"),
+    _idea("seventh-512", ONCE, WIDE, group="seven"),
+    _idea("seventh-512-more", ONCE, WIDE, {"spelling": 2.0, "company": 2.0}, group="seven"),
     *(
         _idea(f"seventh-{pieces}-{n}", ONCE, {"pieces": pieces, "epochs": n}, group="seven", language=language)
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
@@ -146,13 +147,18 @@ IDEAS = [
     # once more with every repeat in the trees that are learnt from
     _idea("eighth", FOURTH, group="eight"),
     _idea("eighth-bpe", FOURTH, {"pieces": "bpe"}, group="eight"),
-    _idea("eighth-512", FOURTH, {"dim": 512, "channels": 256}, group="eight"),
+    _idea("eighth-512", FOURTH, WIDE, group="eight"),
     *(
         _idea("eighth-bpe-12", FOURTH, {"pieces": "bpe", "epochs": 12}, group="eight", language=language)
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
     *(
-        _idea("ninth-512", ONCE, {"pieces": "bpe", "epochs": 12, "dim": 512, "channels": 256}, group="nine", language=one)
+        _idea("ninth-512", ONCE, WIDE, {"pieces": "bpe", "epochs": 12}, group="nine", language=one)
         for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
+    # unigram pieces that begin with few of them; trees of training have every token again; epochs that suit the corpus
+    *(
+        _idea("tenth", ONCE, {"epochs": None, "spelling_after": 0.5}, group="ten", language=language)
+        for language in ("en", "ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
 ]

@@ -47,7 +47,7 @@ def name_of(language: str, config: Config) -> str:
     usual = Config()
     parts = [config.pieces if config.pieces != usual.pieces else None, config.vocab_size]
     parts += [f"x{config.vocab_factor:g}" if config.vocab_factor != 1 else None]
-    parts += [None if config.zero_digits else "digits", None if config.repeats else "once"]
+    parts += [None if config.zero_digits else "digits"]
     return "-".join(str(part) for part in [language, *parts] if part is not None)
 
 
@@ -79,7 +79,6 @@ def _store(folder: Path, corpus: Path, tokenizer: Tokenizer, config: Config, dis
             tokenizer,
             min_pieces=config.min_pieces,
             max_pieces=config.max_pieces,
-            repeats=config.repeats,
             progress=meter,
         )
 

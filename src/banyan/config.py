@@ -47,12 +47,12 @@ class Config:
     vocab_factor: float = 1.0  # times the size that suits
     lowercase: bool = True
     zero_digits: bool = True
-    repeats: bool = True  # or, of a token that a sentence has several times, only the first is a leaf of its tree
+    repeats: bool = True  # or what is encoded has of each token only the first as a leaf; training has them all
     min_pieces: int = 4
     max_pieces: int = 200
 
     # training
-    epochs: int = 15
+    epochs: int | None = 15  # None: chosen to suit the corpus, 5 to 15, the smaller it is the more
     batch_size: int = 512
     lr: float = 1e-3
     lr_end: float = 1.0  # share of it that is left at the end; from step to step it falls by the same

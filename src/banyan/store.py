@@ -24,7 +24,7 @@ from banyan import files
 from banyan._version import __version__
 from banyan.corpus import in_blocks
 from banyan.errors import BanyanError
-from banyan.graph import runs_of_tokens, without_repeats
+from banyan.graph import runs_of_tokens
 from banyan.report import Report
 
 FORMAT = 1  # raised when an older program could not read the store
@@ -87,12 +87,10 @@ class Store:
         *,
         min_pieces: int,
         max_pieces: int,
-        repeats: bool = True,
         progress: Callable[[float, float], object] | None = None,
     ) -> Store:
         """The store in `folder`: the one that is there if corpus, tokenizer and limits are the same, else a new one.
 
-        repeats: or tokens that their sentence has had before are left out.
         progress: told how many sentences were read, and about how many there are.
         """
         folder = Path(folder)
@@ -102,7 +100,6 @@ class Store:
             "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
             "min_pieces": min_pieces,
             "max_pieces": max_pieces,
-            **({} if repeats else {"repeats": False}),
         }
         meta = _read_json(folder / _META)
         if meta.get("recipe") == recipe and _complete(folder, meta):
@@ -221,8 +218,6 @@ def _append(
 ) -> None:
     """Tokenise a block and write what fits the limits; `done` is then true of the files on disk."""
     ids, ends = tokenizer.encode(block)
-    if not done.recipe.get("repeats", True):
-        ids, ends = without_repeats(ids, ends)
     lengths = np.diff(ends)
     short = lengths < done.recipe["min_pieces"]
     long = lengths > done.recipe["max_pieces"]

@@ -51,6 +51,15 @@ if TYPE_CHECKING:
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
 
+ENOUGH = 3000  # steps, which a small corpus gets by more epochs
+FEWEST, MOST = 5, 15  # epochs
+
+
+def suitable_epochs(steps: int) -> int:
+    """How often to go through a corpus that has so many steps."""
+    return min(max(math.ceil(ENOUGH / steps), FEWEST), MOST)
+
+
 class Interrupted(KeyboardInterrupt):
     """The user asked to stop, and the run was saved."""
 
@@ -202,7 +211,7 @@ class Run:
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
             if self.progress.data != data and us.first:  # the first one's fingerprint is what a checkpoint holds
                 raise BanyanError(f"the text of the run in {self.out} has changed: --overwrite starts again with it")
-            if self.progress.epoch > self.config.epochs:
+            if self.config.epochs and self.progress.epoch > self.config.epochs:
                 raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
         elif self.config.counts and us.first:  # the others are given what it found, before they begin
@@ -245,7 +254,8 @@ class Run:
         self.epoch_steps = self.us.least(math.ceil(len(self.train_part) / self.share))
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
-        steps = self.config.epochs * self.epoch_steps
+        self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps)
+        steps = self.epochs * self.epoch_steps
         self._tell_what_is_ahead(steps)
         self.saved = started = time.monotonic()
         with ExitStack() as stack:
@@ -253,8 +263,8 @@ class Run:
                 board = stack.enter_context(closing(_tensorboard(self.out))) if tensorboard and self.us.first else None
             asked = stack.enter_context(_interrupts())
             first_step = stack.enter_context(self.display.patience(COMPILING, 5))
-            meter = _Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.config.epochs)
-            while self.progress.epoch < self.config.epochs:
+            meter = _Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.epochs)
+            while self.progress.epoch < self.epochs:
                 for window, following in pairwise([*self._windows(), []]):
                     rows, stop = self._window(window, following, asked)
                     first_step.cancel()
@@ -350,7 +360,7 @@ class Run:
 
     def _rate(self, i: int) -> float:
         """At which the i-th step from now learns."""
-        done = (self.progress.step + i) / (self.config.epochs * self.epoch_steps)
+        done = (self.progress.step + i) / (self.epochs * self.epoch_steps)
         return self.config.lr * (1 - (1 - self.config.lr_end) * done)
 
     def _dropout(self, i: int) -> Dropout:
@@ -434,7 +444,7 @@ class Run:
         self._log(metrics, board)
         figures = [f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in list(metrics)[2:]]
         self.display.note(f"epoch {metrics['finished_epoch']:2}: {', '.join(figures)}")
-        if self.progress.epoch < self.config.epochs and time.monotonic() - self.saved < 5:
+        if self.progress.epoch < self.epochs and time.monotonic() - self.saved < 5:
             return  # an epoch of a few seconds is not worth a checkpoint
         self._save()
         plots.loss_curve(self.out / METRICS, self.out / LOSS)
@@ -600,7 +610,6 @@ def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, dis
             tokenizer,
             min_pieces=config.min_pieces,
             max_pieces=config.max_pieces,
-            repeats=config.repeats,
             progress=meter,
         )
 

@@ -13,6 +13,8 @@ from numba import njit
 
 from banyan.backends._text import LONGEST, SEED, Floats, Ints, Longs, extend, find, hash_words, slots_for, spell_out
 
+FEW = 10.0  # what a piece more costs in the scores that fitting begins with
+
 
 @njit(cache=True, nogil=True)
 def _edges(chunks, start, stop, lexicon, spellings, reach, edges, banned):
@@ -81,7 +83,7 @@ class Unigram:
         self._starts = np.cumsum([0, *map(len, parts)])
         self._counts = np.array([*parts.values()], np.int64)
         self.pieces = [piece for piece in pieces if len(piece) <= LONGEST]
-        self.scores = [-float(len(piece)) for piece in self.pieces]  # to begin with, only: fewer pieces are better
+        self.scores = [-FEW] * len(self.pieces)  # to begin with: the fewer pieces the better
 
     def _lexicon(self) -> tuple[Longs, Ints, Longs, Longs]:
         spellings, starts, sizes = spell_out(self.pieces, ord)
