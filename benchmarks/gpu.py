@@ -269,7 +269,7 @@ def whole_run(store: Store, vocab_size: int, batch_size: int) -> dict[str, Any]:
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     trainer = Trainer(store, vocab_size, batch_size)
-    epochs = [trainer.run(trainer.windows(epoch)) for epoch in range(trainer.config.epochs)]
+    epochs = [trainer.run(trainer.windows(epoch)) for epoch in range(15)]
     end.record()
     torch.cuda.synchronize()
     return {

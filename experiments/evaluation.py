@@ -33,7 +33,7 @@ def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path
 
         encode: Any = Encoder(tokenizer, weights["embedding"]).encode
     else:
-        config = Config(**{**record["settings"], "epochs": max(1, record["settings"]["epochs"])})
+        config = Config(**{**record["settings"], "epochs": None})
         encode = Banyan(config, tokenizer, weights).encode
     rows = [row for suite in wanted for row in _suite(encode, suite, data, record["language"])]
     return {"figures": [_figure(row) for row in rows], "scores": _scores(rows)}

@@ -10,6 +10,7 @@ at once, so that no step waits for the host.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from banyan.config import Config
 from banyan.objective import cross_entropy
 from banyan.store import Store, shuffled_batches
 from banyan.tokenizer import Tokenizer
-from banyan.training import DEV_MOST
+from banyan.training import DEV_MOST, suitable_epochs
 
 WIDTH = 2  # U
 
@@ -101,7 +102,8 @@ def train(model: NoTree, store: Store, dev: Store) -> dict[str, Any]:
     torch.manual_seed(config.seed)
     corpus = OnDevice(store, device)
     started, steps, total = time.monotonic(), 0, torch.zeros((), device=device)
-    for epoch in range(config.epochs):
+    epochs = config.epochs or suitable_epochs(math.ceil(len(store) / config.batch_size))
+    for epoch in range(epochs):
         total.zero_()
         chosen = shuffled_batches(len(store), config.batch_size, config.seed, epoch)
         for batch in corpus.batches(chosen):
@@ -116,8 +118,8 @@ def train(model: NoTree, store: Store, dev: Store) -> dict[str, Any]:
         "seconds": time.monotonic() - started,
         "precision": model.precision,
         "steps": steps,
-        "tokens": config.epochs * store.n_tokens,
-        "sentences": config.epochs * len(store),
+        "tokens": epochs * store.n_tokens,
+        "sentences": epochs * len(store),
         "nodes": None,
         "plain_nodes": None,
         "train_loss": train_loss,

@@ -16,7 +16,7 @@ from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.evaluate.suites import LANGUAGES
 
-EPOCHS, LANGUAGE_EPOCHS = 15, 8
+LANGUAGE_EPOCHS = 8
 STRUCTURES = ("random", "balanced", "right-branching")
 CHANNELS = (4, 8, 16, 32, 64, 128, 256)
 
@@ -36,7 +36,7 @@ class Experiment:
     choosing: bool = False  # it is measured on the development sets alone
 
     def config(self, seed: int) -> Config:
-        return Config.from_preset(self.preset, **{"epochs": EPOCHS, **self.settings}, seed=seed)
+        return Config.from_preset(self.preset, **self.settings, seed=seed)
 
     def recorded(self, seed: int) -> dict[str, Any]:
         """What must be the same for a result to be this run's."""
@@ -73,9 +73,12 @@ _ALL = [
     Experiment("af-15", ("languages",), 3, "af"),
     _ablation("self-strae-fast", "self-strae", 3, epochs=5, lr=1e-3),  # does its rate explain its distance?
     Experiment("both", ("ablations",), 3, preset="self-strae", settings={"objective": "both", "lr": 1e-3}),
+    Experiment("default", ("default",), 1, preset="default"),
+    Experiment("light", ("default",), 1, preset="light"),
+    *(Experiment(f"default-{name}", ("default",), 1, name, preset="default") for name in LANGUAGES),
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
-GROUPS = ("english", "ablations", "channels", "languages", "controls")
+GROUPS = ("english", "ablations", "channels", "languages", "controls", "default")
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:

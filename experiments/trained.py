@@ -22,7 +22,7 @@ from prepared import Prepared, sources
 from runs import Experiment
 
 from banyan import devices, threads
-from banyan.config import PRESETS, Config
+from banyan.config import DEFAULT_PRESET, Config
 from banyan.display import Display
 from banyan.distributed import Processes
 from banyan.model import BanyanModel
@@ -154,7 +154,7 @@ def command(experiment: Experiment, seed: int) -> str:
     preset = Config.from_preset(experiment.preset).to_dict()
     changed = {name: value for name, value in wanted.items() if value != preset[name] and name != "preset"}
     parts = ["banyan", "train", str(train), "--dev", str(dev), "--out", f"models/{experiment.name}-{seed}"]
-    if experiment.preset != next(iter(PRESETS)):
+    if experiment.preset != DEFAULT_PRESET:
         parts += ["--preset", experiment.preset]
     for name, value in changed.items():
         flag = name.replace("_", "-")

@@ -192,8 +192,24 @@ CHOICES = {
     "candidates": ("all", "batch"),
 }
 
-DEFAULT_PRESET = "paper"
+DEFAULT_PRESET = "default"
+_DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
+    "pieces": "unigram",
+    "zero_digits": False,
+    "repeats": False,
+    "spelling": 1.0,
+    "company": 1.0,
+    "spelling_after": 0.5,
+    "gate": 0.98,
+    "crops": 3.0,
+    "crop_kind": "parts",
+    "crop_shortest": 0.3,
+    "crop_temperature": 0.03,
+    "epochs": None,
+}
 PRESETS: dict[str, dict[str, Any]] = {
+    "default": _DEFAULT,
+    "light": {**_DEFAULT, "candidates": "batch", "epochs": 3},
     "paper": {},
     "self-strae": {
         "channels": 16,

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
 
-ENOUGH = 3000  # steps, which a small corpus gets by more epochs
+ENOUGH = 4500  # steps, five epochs of ten million words; a smaller corpus has more epochs
 FEWEST, MOST = 5, 15  # epochs
 
 
@@ -85,7 +85,7 @@ def train(
     quiet: bool = False,
     **overrides: Any,
 ) -> Banyan:
-    """Train a model on a corpus and write it to the folder `out`. Without a preset, that is `paper`.
+    """Train a model on a corpus and write it to the folder `out`. Without a preset, that is `default`.
 
     corpus: files, folders, globs, "-" or hf:name, as Corpus reads them (`column`, `layout`).
     dev: held-out text for the loss after each epoch; without it, 1% of the corpus is held out.
