@@ -27,8 +27,10 @@ LISTS = list(dict.fromkeys(idea.groups[0] for idea in IDEAS))  # in the order tr
 CODE = {  # what changed in the code, and no setting tells
     "second": "From here on the n-grams that a spelling is made of have marks at the ends of a piece.",
     "fourth": "From here on the company of a token that has none is 0.",
+    "seventh-list": "Training, too, saw each token once in a sentence; later only encoding leaves repeats out.",
+    "eleventh-list": "From here on unigram pieces are found from a beginning with few pieces, which keeps short words whole.",
 }
-PAPER: Settings = {**Config().to_dict(), "output": 0.0}  # the output layer that begins as the leaves was taken out
+PAPER: Settings = {**Config().to_dict(), "output": 0.0, "spelling_after": 0.0}  # settings that were taken out
 _TRAINING = ("dropout", "batch_size", "lr", "lr_end", "objective", "crops", "candidates", "output")
 _CROPS = ("crop_kind", "crop_shortest", "crop_temperature")
 
@@ -37,7 +39,6 @@ _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are tol
     "structure": lambda kind: f"{kind} trees",
     "ngrams": lambda n: f"n-grams learnt beside ({n:,})" if n else "no n-grams learnt beside",
     "spelling": lambda length: f"spelling {length:g}",
-    "spelling_after": lambda length: f"spelling {length:g} added after",
     "company": lambda length: f"company {length:g}",
     "gate": lambda share: "the authors' gate" if share is None else f"gate {share:g}",
     "crops": lambda weight: f"crops {weight:g}" if weight else "no crops",
@@ -49,6 +50,8 @@ _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are tol
     "vocab_size": lambda n: f"vocabulary {n:,}" if n else "vocabulary that suits",
     "vocab_factor": lambda factor: f"vocabulary × {factor:g}",
     "zero_digits": lambda zero: "digits as 0" if zero else "digits kept",
+    "repeats": lambda repeats: "every token" if repeats else "each token once",
+    "dim": lambda n: f"{n} dimensions",
     "dropout": lambda share: f"dropout {share:g}",
     "batch_size": lambda n: f"batches of {n:,}",
     "lr": lambda rate: f"rate {rate:g}",
@@ -64,7 +67,7 @@ def render(results: Path) -> str:
     runs = [run for name in ideas.names() for run in ideas[name]]
     parts = [_noise(paper)]
     for group, members in _grouped([run for run in runs if run["language"] == "en"]):
-        parts += [f"### The {group} list", f"{_shared(members)} {CODE.get(group, '')}".rstrip(), _english(members)]
+        parts += [f"### The {group.removesuffix('-list')} list", f"{_shared(members)} {CODE.get(group, '')}".rstrip(), _english(members)]
     if others := [run for _, members in _grouped([run for run in runs if run["language"] != "en"]) for run in members]:
         parts += ["### Other languages", f"On SemRel. {_shared(others)}", _languages(others, paper)]
     return "\n\n".join(parts)
@@ -157,7 +160,7 @@ def phrases(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
     idle = set(_TRAINING) if settings["epochs"] == 0 else set()
     if not settings["crops"] or idle:
         idle.update(_CROPS)
-    differ = [name for name in settings if name not in ("seed", "preset", *idle) and settings[name] != base.get(name)]
+    differ = [name for name in settings if name not in ("seed", "preset", "channels", *idle) and settings[name] != base.get(name)]
     if "crops" in differ and not base["crops"] and settings["crops"]:
         return _with_crops(settings, [name for name in differ if name not in _CROPS])
     return [_phrase(name, settings[name]) for name in _in_order(differ)]

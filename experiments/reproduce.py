@@ -197,7 +197,7 @@ def _keep(path: Path, weights: Weights, config: Config, text: Prepared) -> None:
 def _write(path: Path, arrays: Weights) -> None:
     """With matrices of the vocabulary's size in float16."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    halved = {n: a.astype(np.float16) if n in ("embedding", "out_weight") else a for n, a in arrays.items()}
+    halved = {n: a.astype(np.float16) if n in ("embedding", "lexical", "out_weight") else a for n, a in arrays.items()}
     with atomic(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **halved)
     if path.stat().st_size > MOST_BYTES:

@@ -12,8 +12,9 @@ from banyan import Banyan, train, training
 from banyan.training import Interrupted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-SETTINGS = {"dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400, "quiet": True}
-NEW = {"spelling": 1.0, "company": 1.0, "spelling_after": 0.5, "gate": 0.6, "lr_end": 0.1, "crops": 0.3}
+SETTINGS = {"preset": "paper", "dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400}
+SETTINGS |= {"quiet": True}
+NEW = {"spelling": 1.0, "company": 1.0, "lexical": 8, "gate": 0.6, "lr_end": 0.1, "crops": 0.3}
 NEW |= {"crop_kind": "parts", "repeats": False}
 
 
@@ -36,7 +37,7 @@ def losses(folder) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
-@pytest.mark.parametrize("settings", [{}, {"lr_end": 0.0, "spelling": 1.0, "repeats": False}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"lr_end": 0.0, "spelling": 1.0, "repeats": False, "lexical": 8}], ids=str)
 def test_the_gpu_learns_what_the_cpu_learns_and_its_model_is_used_on_both(corpus, tmp_path, settings):
     for device in ("cpu", "cuda"):
         train(corpus, tmp_path / device, device=device, precision="float32", **SETTINGS, **settings)

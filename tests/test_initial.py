@@ -25,7 +25,7 @@ from banyan.training import train
 
 CPU = torch.device("cpu")
 PIECES = [*BYTES[:3], *"▁cat ▁cats s ▁scatter ▁dog ▁doghouse house ▁banana na ▁नमस्ते मस् ▁東京".split()]
-NEW = {"spelling": 1.5, "company": 0.5, "spelling_after": 2.0, "gate": 0.6}
+NEW = {"spelling": 1.5, "company": 0.5, "lexical": 8, "lexical_weight": 2.0, "gate": 0.6}
 
 
 def text(seed: int = 0, sentences: int = 60, vocab: int = len(PIECES), longest: int = 30) -> tuple[np.ndarray, ...]:
@@ -201,23 +201,23 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):  # noqa: F811
     sketch = initial.spelling(pieces, *text, config.dim, config.seed)
     company = initial.company(*text, len(pieces), config.dim, config.seed, CPU)
     np.testing.assert_allclose(weights["embedding"], 1.5 * sketch + 0.5 * company, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(weights["sketch"], sketch)
+    lexical = initial.spelling(pieces, *text, 8, config.seed + 1)
+    np.testing.assert_array_equal(weights["lexical"], 2 * lexical)
     finished = load_file(tmp_path / "out/model.safetensors")
-    np.testing.assert_allclose(finished["embedding"], weights["embedding"] + 2 * sketch, rtol=1e-5, atol=1e-6)
-    assert "sketch" not in finished
+    np.testing.assert_array_equal(finished["lexical"], weights["lexical"])
     for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):
         np.testing.assert_allclose(1 / (1 + np.exp(-weights[name])), 0.6, rtol=1e-6, err_msg=name)
 
 
-def test_a_sketch_for_the_end_alone_leaves_the_beginning_at_random(corpus, tmp_path):  # noqa: F811
-    weights = before_any_step(corpus, tmp_path / "out", spelling_after=1.0)
+def test_lexical_dimensions_leave_the_beginning_of_the_others_at_random(corpus, tmp_path):  # noqa: F811
+    weights = before_any_step(corpus, tmp_path / "out", preset="paper", lexical=8)
     model = BanyanModel(Config.from_file(tmp_path / "out/config.json"), len(weights["embedding"]))
     np.testing.assert_allclose(weights["embedding"], model.embedding.detach(), rtol=0, atol=1e-25)
-    assert weights["sketch"].any()
+    assert weights["lexical"].any()
 
 
 def test_without_these_settings_a_run_begins_at_random(corpus, tmp_path):  # noqa: F811
-    weights = before_any_step(corpus, tmp_path / "out")
+    weights = before_any_step(corpus, tmp_path / "out", preset="paper")
     model = BanyanModel(Config.from_file(tmp_path / "out/config.json"), len(weights["embedding"]))
     for name, parameter in model.named_parameters():
         np.testing.assert_allclose(weights[name], parameter.detach(), rtol=0, atol=1e-25, err_msg=name)
@@ -236,7 +236,9 @@ def test_a_finished_model_to_start_from_comes_first(corpus, tmp_path):  # noqa: 
         train(corpus, tmp_path / "other", init=tmp_path / "first", spelling=1.0, **SMALL)
     first, finished = (load_file(tmp_path / name / "model.safetensors")["embedding"] for name in ("first", "next"))
     np.testing.assert_array_equal(weights["embedding"], first)
-    np.testing.assert_array_equal(finished, first)  # the sketch is not added to what may have it already
+    np.testing.assert_array_equal(finished, first)
+    lexical = [load_file(tmp_path / name / "model.safetensors")["lexical"] for name in ("first", "next")]
+    np.testing.assert_array_equal(*lexical)
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path):  # noqa: F811

@@ -145,7 +145,8 @@ def test_a_corpus_of_ten_lines_trains(tmp_path):
         {"trees": "plain", "mean_over": "tokens"},
         {"pieces": "unigram"},
         {"preset": "self-strae"},
-        {"functions": "linear", "objective": "both"},
+        {"preset": "paper", "functions": "linear", "objective": "both"},
+        {"preset": "light"},
         {"structure": "balanced"},
     ],
     ids=str,
@@ -489,17 +490,28 @@ def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
 
 
 def test_a_model_to_start_from_brings_its_functions_and_its_structure(corpus, tmp_path):
-    linear = {"functions": "linear", "structure": "balanced"}
+    linear = {"preset": "paper", "functions": "linear", "structure": "balanced"}
     train(corpus, tmp_path / "first", epochs=1, **linear, **SMALL)
     started = train(corpus, tmp_path / "second", init=tmp_path / "first", epochs=1, quiet=True, device="cpu")
     assert (started.config.functions, started.config.structure) == ("linear", "balanced")
 
 
 def test_a_model_that_an_older_program_would_misread_says_so(corpus, tmp_path):
-    for name, settings in (("known", {}), ("new", {"structure": "balanced"})):
-        train(corpus, tmp_path / name, epochs=1, **settings, **SMALL)
-    formats = [json.loads((tmp_path / name / "config.json").read_text())["format"] for name in ("known", "new")]
-    assert formats == ["1", "2"]
+    formats = {"known": "1", "balanced": "2", "lexical": "2"}
+    for name, settings in (("known", {}), ("balanced", {"structure": "balanced"}), ("lexical", {"lexical": 8})):
+        train(corpus, tmp_path / name, epochs=1, preset="paper", **settings, **SMALL)
+        assert json.loads((tmp_path / name / "config.json").read_text())["format"] == formats[name]
+
+
+@pytest.mark.parametrize(("steps", "epochs"), [(1, 15), (342, 14), (900, 5), (10_000, 5)])
+def test_a_small_corpus_is_gone_through_more_often(steps, epochs):
+    assert training.suitable_epochs(steps) == epochs
+
+
+def test_the_default_preset_chooses_its_epochs(corpus, tmp_path):
+    train(corpus, tmp_path / "out", **SMALL)
+    assert metrics(tmp_path / "out")[-1]["finished_epoch"] == training.MOST
+    assert Config.from_file(tmp_path / "out/config.json").preset == "default"
 
 
 def test_what_a_model_to_start_from_fixes_cannot_be_changed(trained, corpus, tmp_path):
@@ -530,7 +542,7 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"crop_kind": "parts", "crop_shortest": 0.6}, r"two parts of a sentence cannot both have a share of 0\.6"),
         ({"spelling": -1.0}, r"spelling must be 0 or more, not -1\.0"),
         ({"company": float("inf")}, "company must be 0 or more, not inf"),
-        ({"spelling_after": float("nan")}, "spelling_after must be 0 or more, not nan"),
+        ({"lexical": -1}, "lexical must be 0 or more, not -1"),
         ({"gate": 1.0}, r"gate must be in \(0, 1\), not 1\.0"),
         ({"gate": 0.9, "functions": "linear"}, "gate is for diagonal functions"),
         ({"vocab_factor": 0.0}, r"vocab_factor must be a positive number, not 0\.0"),
@@ -561,7 +573,7 @@ def test_train_is_at_the_top_of_the_package():
 
 def test_the_preset_of_the_paper_takes_part_in_nothing_that_came_later():
     paper = Config.from_preset("paper")
-    off = {"ngrams": 0, "spelling": 0, "spelling_after": 0, "company": 0, "crops": 0, "gate": None, "clip": None}
+    off = {"ngrams": 0, "spelling": 0, "lexical": 0, "company": 0, "crops": 0, "gate": None, "clip": None}
     off |= {"lr_end": 1, "vocab_factor": 1}
     assert {name: getattr(paper, name) for name in off} == off
     said = {"dim": 256, "channels": 128, "dropout": 0.1, "epochs": 15, "batch_size": 512, "lr": 1e-3}

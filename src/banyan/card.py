@@ -57,7 +57,7 @@ def model_card(model: Banyan, report: Report, metrics: Path) -> str:
     message_passing = sum(function.size for function in model.functions)
     output = sum(model.weights[name].size for name in ("out_weight", "out_bias") if name in model.weights)
     return _CARD.format(
-        dim=config.dim,
+        dim=config.embedding_dim,
         version=__version__,
         report=report.summary(),
         settings=settings,

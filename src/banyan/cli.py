@@ -251,10 +251,11 @@ def _load(folder: str, device: str) -> Banyan:
 def _about(model: Banyan, folder: Path) -> dict[str, Any]:
     config = model.config
     output_layer = [weights.size for name, weights in model.weights.items() if name.startswith("out_")]
+    beside = f" and {config.lexical} lexical ones" if config.lexical else ""
     about: dict[str, Any] = {
         "model": str(folder),
         "written by": f"banyan {json.loads((folder / 'config.json').read_text('utf-8')).get('banyan_version')}",
-        "dimensions": f"{config.dim} ({config.channels} channels of width {config.width})",
+        "dimensions": f"{config.dim} ({config.channels} channels of width {config.width})" + beside,
         "vocabulary": len(model.embedding),
         **_training_text(folder / "README.md"),
         "parameters": {
@@ -468,7 +469,7 @@ _UNSAID = {
 _YES_NO = {"True": "yes", "False": "no"}
 _FIRST_OF = {"dim": "model", "pieces": "text", "epochs": "training"}  # Config's settings come in this order
 _SETTINGS = {
-    "dim": "E, the dimensions of an embedding",
+    "dim": "E, the dimensions of an embedding (that are learnt)",
     "channels": "K, the channels they are seen as; U = E / K",
     "functions": "what composes and decomposes: 7·U numbers, or the 4·U² + 3·U of Self-StrAE",
     "trees": "plain: every occurrence is a node of its own",
@@ -496,7 +497,8 @@ _SETTINGS = {
     "crop_shortest": "share of the sentence that a crop has at least",
     "crop_kind": "free: each anywhere in its sentence; parts: the sentence is cut in two",
     "spelling": "length of the sketch of its characters that a token begins with, on average (0: none)",
-    "spelling_after": "length of the same sketch that is added once more when all is learnt",
+    "lexical": "dimensions beside those that are learnt: the sum of such sketches of a text's tokens (0: none)",
+    "lexical_weight": "length of a sketch there, on average",
     "company": "length of the vector of its neighbours in the text that a token begins with (0: none)",
     "gate": "share of a child that its parent takes, to begin with",
     "lr_end": "share of the learning rate that is left at the end of all epochs; until then it falls evenly",

@@ -35,8 +35,9 @@ class Config:
     ngram_shortest: int = 2
     ngram_longest: int = 6
     spelling: float = 0.0  # length, on average, of the sketch of its characters that a token's vector begins with
-    spelling_after: float = 0.0  # length of the same sketch that is added once more when all is learnt
     company: float = 0.0  # length of the vector of its neighbours in the text that it begins with
+    lexical: int = 0  # dimensions beside those that are learnt, in which an embedding is the sum of such sketches
+    lexical_weight: float = 1.0  # length of a sketch there, on average
     gate: float | None = None  # share of a child that its parent takes, to begin with; None: the authors', about 0.68
     dropout: float = 0.1
     leaf_dropout: float | None = None  # of leaves; None: as of all else
@@ -72,6 +73,11 @@ class Config:
         return self.dim // self.channels
 
     @property
+    def embedding_dim(self) -> int:
+        """Of what is encoded: what trees compose, and the lexical dimensions beside it."""
+        return self.dim + self.lexical
+
+    @property
     def matrix_width(self) -> int:
         """Of the matrices of linear functions; 0 where there are none."""
         return self.width if self.functions == "linear" else 0
@@ -82,8 +88,8 @@ class Config:
 
     @property
     def counts(self) -> bool:
-        """Whether leaves begin with what counting tells of their tokens."""
-        return bool(self.spelling or self.company or self.spelling_after)
+        """Whether counting the text tells something of its tokens that the model has from the beginning."""
+        return bool(self.spelling or self.company or self.lexical)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -106,7 +112,7 @@ class Config:
         if self.crop_kind == "parts" and self.crop_shortest > 0.5:
             raise BanyanError(f"two parts of a sentence cannot both have a share of {self.crop_shortest}")
         if self.gate is not None and self.functions == "linear":
-            raise BanyanError("gate is for diagonal functions: linear ones have matrices")
+            raise BanyanError("gate is for diagonal functions, linear ones have matrices: start from preset paper")
         if self.vocab_size is not None and self.vocab_factor != 1:
             raise BanyanError("vocab_factor is for a vocab_size that is not said: leave one of them out")
         if self.dim % self.channels:
@@ -138,8 +144,9 @@ class Config:
 
     def to_json(self) -> str:
         """What config.json holds: the settings, with the version that wrote them."""
-        known_to_format_1 = self.functions == "diagonal" and self.structure == "induced" and self.repeats
-        return json.dumps({**self.head("1" if known_to_format_1 else str(FORMAT)), **self.to_dict()}, indent=2) + "\n"
+        usual = self.functions == "diagonal" and self.structure == "induced" and self.repeats and not self.lexical
+        head = self.head("1" if usual else str(FORMAT))  # what the first format could say, it says
+        return json.dumps({**head, **self.to_dict()}, indent=2) + "\n"
 
     @classmethod
     def from_file(cls, path: str | Path) -> Config:
@@ -172,8 +179,8 @@ _POSITIVE = (lambda x: 0 < x < _INFINITE), "a positive number"
 _WEIGHT = (lambda x: 0 <= x < _INFINITE), "0 or more"
 _RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("dim", "channels", "min_pieces", "max_pieces", "epochs", "batch_size", "ngram_shortest"), _COUNT),
-    **dict.fromkeys(("lr", "clip", "vocab_factor", "crop_temperature"), _POSITIVE),
-    **dict.fromkeys(("ngrams", "crops", "spelling", "company", "spelling_after"), _WEIGHT),
+    **dict.fromkeys(("lr", "clip", "vocab_factor", "crop_temperature", "lexical_weight"), _POSITIVE),
+    **dict.fromkeys(("ngrams", "crops", "spelling", "company", "lexical"), _WEIGHT),
     **dict.fromkeys(("dropout", "leaf_dropout"), ((lambda x: 0 <= x < 1), "in [0, 1)")),
     "lr_end": ((lambda x: 0 <= x <= 1), "in [0, 1]"),
     "gate": ((lambda x: 0 < x < 1), "in (0, 1)"),
@@ -199,7 +206,7 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "repeats": False,
     "spelling": 1.0,
     "company": 1.0,
-    "spelling_after": 0.5,
+    "lexical": 256,
     "gate": 0.98,
     "crops": 3.0,
     "crop_kind": "parts",

@@ -13,7 +13,15 @@ from banyan import threads
 from banyan.compact import Form
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError
-from banyan.graph import Forest, check_ragged, disentangled, first_occurrences, from_merges, without_repeats
+from banyan.graph import (
+    Forest,
+    check_ragged,
+    disentangled,
+    first_occurrences,
+    from_merges,
+    runs_of_tokens,
+    without_repeats,
+)
 from banyan.reference import GATES, Functions
 from banyan.tokenizer import Tokenizer, without_surrogates
 
@@ -47,6 +55,13 @@ class Banyan:
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
         self._encoder = _encoder(self.embedding, self.functions, config, device)
         self._on_gpu = not isinstance(self._encoder, _numba.Encoder)
+        self._lexical = self._sums() if config.lexical else None
+
+    def _sums(self) -> Any:
+        from banyan import lexical
+
+        table = self.weights["lexical"]
+        return lexical.SumsOnGpu(table, self._encoder.embedding.device) if self._on_gpu else lexical.Sums(table)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Banyan:
@@ -78,7 +93,8 @@ class Banyan:
 
     @property
     def dim(self) -> int:
-        return self.embedding.shape[1]
+        """Of an embedding: what is learnt, and the lexical dimensions beside it, if the model has such."""
+        return self.config.embedding_dim
 
     def __repr__(self) -> str:
         return f"Banyan(dim={self.dim}, vocabulary={len(self.embedding)}, preset={self.config.preset!r})"
@@ -147,12 +163,15 @@ class Banyan:
         if not self.config.repeats:
             tokens, offsets = without_repeats(tokens, offsets)
         some = np.diff(offsets) > 0
-        if some.all():
+        learnt = self.config.dim
+        if some.all() and learnt == self.dim:
             self._encoder.roots(tokens, offsets, out, n_threads)
         elif some.any():
-            roots = np.empty((int(some.sum()), self.dim), np.float32)
+            roots = np.empty((int(some.sum()), learnt), np.float32)
             self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
-            out[some] = roots
+            out[some, :learnt] = roots
+        if self._lexical:
+            self._lexical.add(tokens, offsets, out, n_threads)
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...
@@ -204,14 +223,17 @@ class Banyan:
     def _tree(self, text: str, tokens: np.ndarray, token_spans: list[tuple[int, int]], forest: Forest) -> Tree:
         from banyan.tree import Tree
 
-        embeddings = np.empty((0, self.dim), np.float32)
+        embeddings = np.zeros((len(tokens) + len(forest.children), self.dim), np.float32)
+        learnt = embeddings[:, : self.config.dim]
         if len(tokens):
-            embeddings = self._phrases(forest)
+            learnt[:] = self._phrases(forest)
         children = forest.children
         spans = np.array(token_spans, np.int64).reshape(-1, 2).tolist()
         for left, right in children:
             spans.append([spans[left][0], spans[right][1]])
-        unit = _normalize(embeddings.copy())
+        if self._lexical:
+            self._lexical.add(*_under(tokens, children), embeddings)
+        unit = _normalize(learnt.copy())
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
         pieces = [self.tokenizer.pieces[token] for token in tokens]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
@@ -241,13 +263,16 @@ class Banyan:
         n = len(tree.pieces)
         if n == 0:
             return ["bias"], np.zeros((1, self.dim))
-        parts = {leaf: tree.embeddings[[leaf]].astype(np.float64) for leaf in range(n)}  # of each leaf under a node
-        bias = {leaf: np.zeros(self.dim) for leaf in range(n)}  # the root that leaves of zeros would have
+        leaves, learnt = tree.embeddings[:n].astype(np.float64), self.config.dim
+        parts = {leaf: leaves[[leaf], :learnt] for leaf in range(n)}  # of each leaf under a node
+        bias = {leaf: np.zeros(learnt) for leaf in range(n)}  # the root that leaves of zeros would have
         for node, (left, right) in enumerate(tree.children.tolist(), n):
             parts[node] = np.vstack([through(f.comp_l, parts.pop(left)), through(f.comp_r, parts.pop(right))])
             bias[node] = compose(bias.pop(left), bias.pop(right), f)
         root = 2 * n - 2
-        return [*tree.leaves, "bias"], np.vstack([parts[root], bias[root]])
+        composed = np.vstack([parts[root], bias[root]])
+        lexical = np.vstack([leaves[:, learnt:], np.zeros(self.dim - learnt)])
+        return [*tree.leaves, "bias"], np.hstack([composed, lexical])
 
 
 def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device: str) -> Any:
@@ -284,6 +309,8 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
+    if config.lexical:
+        expected["lexical"] = (vocab_size, config.lexical)
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"
@@ -324,6 +351,15 @@ def _pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int
     ends = np.cumsum([len(word) + 1 for word in words])
     of = np.searchsorted(ends, [max(end - 1, start) for start, end in spans], side="right")
     return np.bincount(of, minlength=len(words)).tolist()
+
+
+def _under(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens under each node of a tree, ragged."""
+    first, size = [*range(len(tokens))], [1] * len(tokens)
+    for left, right in children.tolist():
+        first.append(first[left])
+        size.append(size[left] + size[right])
+    return runs_of_tokens(tokens, np.array(first, np.int64), np.array(size, np.int64))
 
 
 def _wants_bar(show: bool | None, n: int) -> bool:

@@ -72,8 +72,8 @@ class BanyanModel(nn.Module):
             # 0: the model begins as one without them, or as the finished one that it starts from. They learn at once
             # all the same, for their gradients are those of the leaves.
             self.ngram_vectors = nn.Parameter(torch.zeros(len(self.ngrams.bucket), E))
-        if config.spelling_after:  # found when the text is there; kept with the model while it learns
-            self.sketch = nn.Parameter(torch.zeros(vocab_size, E), requires_grad=False)
+        if config.lexical:  # found when the text is there, and never learnt
+            self.lexical = nn.Parameter(torch.zeros(vocab_size, config.lexical), requires_grad=False)
         self.initialise(config.seed)
 
     @torch.no_grad()
@@ -178,8 +178,6 @@ class BanyanModel(nn.Module):
         if self.ngrams is not None:
             every = np.arange(len(self.embedding))
             weights["embedding"] = cpu_leaves(self.ngrams, every, weights["embedding"], weights.pop("ngram_vectors"))
-        if self.config.spelling_after:
-            weights["embedding"] = weights["embedding"] + self.config.spelling_after * weights.pop("sketch")
         return weights
 
 

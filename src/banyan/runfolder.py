@@ -23,9 +23,10 @@ RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
 _FIXED = (
     "dim", "channels", "functions", "structure",
     "pieces", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "repeats",
+    "lexical", "lexical_weight",
 )  # fmt: skip
 # What it has behind it.
-_BEGINNING: dict[str, Any] = {"spelling": 0.0, "spelling_after": 0.0, "company": 0.0, "gate": None}
+_BEGINNING: dict[str, Any] = {"spelling": 0.0, "company": 0.0, "gate": None}
 
 
 @dataclass(frozen=True)

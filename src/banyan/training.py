@@ -222,20 +222,22 @@ class Run:
 
     @torch.no_grad()
     def _count_leaves(self) -> None:
-        """Give the leaves what counting tells of their tokens."""
+        """Give the model what counting tells of its tokens."""
         from banyan import initial
 
         config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
         with self.display.patience("counting what tokens are near each other", 1):
             text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST)))
-            sketch = initial.spelling(pieces, *text, config.dim, config.seed)
-            rows = config.spelling * sketch
+            rows = np.zeros((len(pieces), config.dim), np.float32)
+            if config.spelling:
+                rows += config.spelling * initial.spelling(pieces, *text, config.dim, config.seed)
             if config.company:
                 rows += config.company * initial.company(*text, len(pieces), config.dim, config.seed, self._counting())
+            if config.lexical:  # of other random vectors than those above
+                sketches = initial.spelling(pieces, *text, config.lexical, config.seed + 1)
+                self.model.lexical.copy_(torch.from_numpy(config.lexical_weight * sketches))
         if config.spelling or config.company:
             self.model.embedding.copy_(torch.from_numpy(rows))
-        if config.spelling_after:
-            self.model.sketch.copy_(torch.from_numpy(sketch))
 
     def _counting(self) -> torch.device:
         """Where sparse matrices are multiplied: not every device can, nor CUDA with the same bits every time."""
