@@ -28,7 +28,7 @@ CODE = {  # what changed in the code, and no setting tells
     "second": "From here on the n-grams that a spelling is made of have marks at the ends of a piece.",
     "fourth": "From here on the company of a token that has none is 0.",
     "seventh-list": "Training, too, saw each token once in a sentence; later only encoding leaves repeats out.",
-    "eleventh-list": "From here on unigram pieces are found from a beginning with few pieces, which keeps short words whole.",
+    "eleventh-list": "From here on unigram pieces are fitted from a beginning that keeps short words whole.",
 }
 PAPER: Settings = {**Config().to_dict(), "output": 0.0, "spelling_after": 0.0}  # settings that were taken out
 _TRAINING = ("dropout", "batch_size", "lr", "lr_end", "objective", "crops", "candidates", "output")
@@ -67,7 +67,8 @@ def render(results: Path) -> str:
     runs = [run for name in ideas.names() for run in ideas[name]]
     parts = [_noise(paper)]
     for group, members in _grouped([run for run in runs if run["language"] == "en"]):
-        parts += [f"### The {group.removesuffix('-list')} list", f"{_shared(members)} {CODE.get(group, '')}".rstrip(), _english(members)]
+        parts += [f"### The {group.removesuffix('-list')} list", f"{_shared(members)} {CODE.get(group, '')}".rstrip()]
+        parts += [_english(members)]
     if others := [run for _, members in _grouped([run for run in runs if run["language"] != "en"]) for run in members]:
         parts += ["### Other languages", f"On SemRel. {_shared(others)}", _languages(others, paper)]
     return "\n\n".join(parts)
@@ -160,7 +161,8 @@ def phrases(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
     idle = set(_TRAINING) if settings["epochs"] == 0 else set()
     if not settings["crops"] or idle:
         idle.update(_CROPS)
-    differ = [name for name in settings if name not in ("seed", "preset", "channels", *idle) and settings[name] != base.get(name)]
+    idle.update(("seed", "preset", "channels"))
+    differ = [name for name in settings if name not in idle and settings[name] != base.get(name)]
     if "crops" in differ and not base["crops"] and settings["crops"]:
         return _with_crops(settings, [name for name in differ if name not in _CROPS])
     return [_phrase(name, settings[name]) for name in _in_order(differ)]

@@ -176,7 +176,7 @@ class Session:
         if not path.exists():
             return None
         with np.load(path) as file:
-            return {name: file[name].astype(np.float32) for name in file.files if name != "config"}
+            return {n: a if a.dtype == np.int8 else a.astype(np.float32) for n, a in file.items() if n != "config"}
 
 
 def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:
@@ -197,7 +197,7 @@ def _keep(path: Path, weights: Weights, config: Config, text: Prepared) -> None:
 def _write(path: Path, arrays: Weights) -> None:
     """With matrices of the vocabulary's size in float16."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    halved = {n: a.astype(np.float16) if n in ("embedding", "lexical", "out_weight") else a for n, a in arrays.items()}
+    halved = {n: a.astype(np.float16) if n in ("embedding", "out_weight") else a for n, a in arrays.items()}
     with atomic(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **halved)
     if path.stat().st_size > MOST_BYTES:

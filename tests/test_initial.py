@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from test_distributed import run  # noqa: F401  # a fixture
 from test_training import SMALL, corpus, digest, interrupted_at  # noqa: F401
 
-from banyan import initial, threads, training
+from banyan import initial, lexical, threads, training
 from banyan.config import Config
 from banyan.distributed import Processes
 from banyan.errors import BanyanError
@@ -201,8 +201,8 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):  # noqa: F811
     sketch = initial.spelling(pieces, *text, config.dim, config.seed)
     company = initial.company(*text, len(pieces), config.dim, config.seed, CPU)
     np.testing.assert_allclose(weights["embedding"], 1.5 * sketch + 0.5 * company, rtol=1e-5, atol=1e-6)
-    lexical = initial.spelling(pieces, *text, 8, config.seed + 1)
-    np.testing.assert_array_equal(weights["lexical"], 2 * lexical)
+    sketches = initial.spelling(pieces, *text, 8, config.seed + 1)
+    np.testing.assert_array_equal(weights["lexical"], lexical.rounded(sketches))
     finished = load_file(tmp_path / "out/model.safetensors")
     np.testing.assert_array_equal(finished["lexical"], weights["lexical"])
     for name in ("comp_l", "comp_r", "decomp_l", "decomp_r"):

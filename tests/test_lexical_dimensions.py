@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from test_training import SMALL, corpus  # noqa: F401
 
 from banyan import lexical
+from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.training import train
@@ -41,7 +42,7 @@ def learnt(model) -> Banyan:
 
 def plain(model: Banyan, text: str) -> np.ndarray:
     tokens, _ = model.tokenizer.encode([text])
-    return model.weights["lexical"][tokens].astype(np.float64).sum(0)
+    return model.weights["lexical"][tokens].astype(np.float64).sum(0) * 0.7 / (8 * np.sqrt(LEXICAL))
 
 
 def test_what_is_learnt_stands_first_and_then_the_sum_of_sketches(model, learnt):
@@ -49,7 +50,8 @@ def test_what_is_learnt_stands_first_and_then_the_sum_of_sketches(model, learnt)
     assert model.dim == found.shape[1] == DIM + LEXICAL
     np.testing.assert_array_equal(found[:, :DIM], learnt.encode(TEXTS))
     np.testing.assert_allclose(found[:, DIM:], [plain(model, text) for text in TEXTS], rtol=1e-5, atol=1e-6)
-    assert np.linalg.norm(model.weights["lexical"], axis=1).mean() == pytest.approx(0.7, rel=1e-4)
+    lengths = [np.linalg.norm(plain(model, piece)) for piece in ("cat", "dog", "river", "sees", "the")]
+    assert 0.3 < np.mean(lengths) < 1.5
     np.testing.assert_array_equal(model.encode(TEXTS, truncate_dim=DIM), learnt.encode(TEXTS))
 
 
@@ -90,11 +92,22 @@ def test_torch_adds_up_the_same(model):
     offsets = np.insert(offsets, 3, offsets[3])  # one is empty
     table = model.weights["lexical"]
     found, expected = (np.zeros((len(offsets) - 1, DIM + LEXICAL), np.float32) for _ in range(2))
-    lexical.SumsOnGpu(table, torch.device("cpu")).add(tokens, offsets, found)
-    lexical.Sums(table).add(tokens, offsets, expected)
+    lexical.SumsOnGpu(table, model.config, torch.device("cpu")).put(tokens, offsets, found)
+    lexical.Sums(table, model.config).put(tokens, offsets, expected)
     assert expected[:, DIM:].any()
     assert not expected[:, :DIM].any()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_sketches_in_int8_have_the_cosines_of_the_others():
+    sketches = np.random.default_rng(0).standard_normal((50, 256)).astype(np.float32) * np.linspace(0.2, 2, 50)[:, None]
+    sketches /= np.linalg.norm(sketches, axis=1).mean()
+    kept = lexical.rounded(sketches)
+    assert kept.dtype == np.int8
+    back = kept * lexical.scale(Config(lexical=256, lexical_weight=1.0))
+    cosines = (back * sketches).sum(1) / np.linalg.norm(back, axis=1) / np.linalg.norm(sketches, axis=1)
+    assert cosines.min() > 0.98
+    np.testing.assert_allclose(np.linalg.norm(back, axis=1), np.linalg.norm(sketches, axis=1), rtol=0.05)
 
 
 def test_a_file_that_lacks_them_is_refused(folder, model, tmp_path):

@@ -60,8 +60,8 @@ class Banyan:
     def _sums(self) -> Any:
         from banyan import lexical
 
-        table = self.weights["lexical"]
-        return lexical.SumsOnGpu(table, self._encoder.embedding.device) if self._on_gpu else lexical.Sums(table)
+        given = self.weights["lexical"], self.config
+        return lexical.SumsOnGpu(*given, self._encoder.embedding.device) if self._on_gpu else lexical.Sums(*given)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Banyan:
@@ -171,7 +171,7 @@ class Banyan:
             self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
             out[some, :learnt] = roots
         if self._lexical:
-            self._lexical.add(tokens, offsets, out, n_threads)
+            self._lexical.put(tokens, offsets, out, n_threads)
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...
@@ -232,7 +232,7 @@ class Banyan:
         for left, right in children:
             spans.append([spans[left][0], spans[right][1]])
         if self._lexical:
-            self._lexical.add(*_under(tokens, children), embeddings)
+            self._lexical.put(*_under(tokens, children), embeddings)
         unit = _normalize(learnt.copy())
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
         pieces = [self.tokenizer.pieces[token] for token in tokens]
@@ -305,7 +305,7 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     try:
         with safe_open(path, "np") as file:
             check_format(json.loads((file.metadata() or {}).get("banyan", "{}")), path)
-            weights = {name: file.get_tensor(name).astype(np.float32, copy=False) for name in file.keys()}  # noqa: SIM118
+            weights = {name: _as_used(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
@@ -316,6 +316,10 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"
             raise BanyanError(f"{path} does not fit its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
     return weights
+
+
+def _as_used(name: str, array: np.ndarray) -> np.ndarray:
+    return array if name == "lexical" else array.astype(np.float32, copy=False)
 
 
 def _function_shapes(config: Config) -> dict[str, tuple[int, ...]]:

@@ -2,56 +2,77 @@
 
 A sketch tells how a token is spelt (banyan.initial). It is not learnt, and no gate shortens it: these dimensions hold a
 text's characters as TF-IDF would compare them, and leave the others free for what is learnt.
+
+Sketches are kept in int8, so that a model is small and its sums are exact, in any order and on any device.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from banyan import threads
 from banyan.backends._numba import kernel
+from banyan.config import Config
 from banyan.graph import runs_of_sentences
 
 if TYPE_CHECKING:
     import torch
 
+STEPS = 8  # of int8 to the deviation of a sketch's numbers
+
+
+def rounded(sketches: np.ndarray) -> np.ndarray:
+    """Sketches of length 1, on average, in int8 [V, L]."""
+    steps = np.rint(sketches * (STEPS * math.sqrt(sketches.shape[1])))
+    return steps.clip(-127, 127).astype(np.int8)
+
+
+def scale(config: Config) -> np.float32:
+    """What a step is worth in an embedding."""
+    return np.float32(config.lexical_weight / (STEPS * math.sqrt(config.lexical)))
+
 
 @kernel
-def _add(tokens, offsets, table, first, end, out):
-    """Add the sketches of sentences first..end to the last columns of their rows, one token after another."""
+def _add(tokens, offsets, table, scale, first, end, out):
+    """Put the sums of sentences first..end into the last columns of their rows."""
     size = np.uint64(table.shape[1])
     beside = np.uint64(out.shape[1]) - size
+    sums = np.zeros(table.shape[1], np.int32)
     for sentence in range(first, end):
+        sums[:] = 0
         for at in range(offsets[sentence], offsets[sentence + 1]):
             token = tokens[at]
             for column in range(size):
-                out[sentence, beside + column] += table[token, column]
+                sums[column] += table[token, column]
+        for column in range(size):
+            out[sentence, beside + column] = np.float32(sums[column]) * scale
 
 
 class Sums:
-    """Adds to the last columns of embeddings, which are 0, the sketches of the tokens of each text."""
+    """Puts into the last columns of embeddings the sums of the sketches of each text's tokens."""
 
-    def __init__(self, table: np.ndarray) -> None:
-        self.table = table
+    def __init__(self, table: np.ndarray, config: Config) -> None:
+        self.table, self.scale = table, scale(config)
 
-    def add(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        jobs = [(tokens, offsets, self.table, *run, out) for run in runs_of_sentences(offsets, 8192)]
-        threads.run(_add, jobs, n_threads)
+    def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
+        fixed = tokens, offsets, self.table, self.scale
+        threads.run(_add, [(*fixed, *run, out) for run in runs_of_sentences(offsets, 8192)], n_threads)
 
 
 class SumsOnGpu:
-    """The same where the trees are made on a GPU."""
+    """The same bits where trees are made on a GPU: up to 2²⁴, float32 adds whole numbers exactly."""
 
-    def __init__(self, table: np.ndarray, device: torch.device) -> None:
+    def __init__(self, table: np.ndarray, config: Config, device: torch.device) -> None:
         import torch
 
-        self.table = torch.from_numpy(table).to(device)
+        self.table, self.scale = torch.from_numpy(table).to(device).float(), float(scale(config))
 
-    def add(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: Any = None) -> None:
+    def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: Any = None) -> None:
         import torch
 
         ids, starts = (torch.from_numpy(array.astype(np.int64)).to(self.table.device) for array in (tokens, offsets))
         sums = torch.nn.functional.embedding_bag(ids, self.table, starts, mode="sum", include_last_offset=True)
-        out[:, -self.table.shape[1] :] = sums.cpu().numpy()
+        out[:, -self.table.shape[1] :] = (sums * self.scale).cpu().numpy()

@@ -73,7 +73,8 @@ class BanyanModel(nn.Module):
             # all the same, for their gradients are those of the leaves.
             self.ngram_vectors = nn.Parameter(torch.zeros(len(self.ngrams.bucket), E))
         if config.lexical:  # found when the text is there, and never learnt
-            self.lexical = nn.Parameter(torch.zeros(vocab_size, config.lexical), requires_grad=False)
+            sketches = torch.zeros(vocab_size, config.lexical, dtype=torch.int8)
+            self.lexical = nn.Parameter(sketches, requires_grad=False)
         self.initialise(config.seed)
 
     @torch.no_grad()

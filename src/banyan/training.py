@@ -223,7 +223,7 @@ class Run:
     @torch.no_grad()
     def _count_leaves(self) -> None:
         """Give the model what counting tells of its tokens."""
-        from banyan import initial
+        from banyan import initial, lexical
 
         config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
         with self.display.patience("counting what tokens are near each other", 1):
@@ -235,7 +235,7 @@ class Run:
                 rows += config.company * initial.company(*text, len(pieces), config.dim, config.seed, self._counting())
             if config.lexical:  # of other random vectors than those above
                 sketches = initial.spelling(pieces, *text, config.lexical, config.seed + 1)
-                self.model.lexical.copy_(torch.from_numpy(config.lexical_weight * sketches))
+                self.model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
         if config.spelling or config.company:
             self.model.embedding.copy_(torch.from_numpy(rows))
 
