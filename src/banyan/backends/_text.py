@@ -229,25 +229,33 @@ def _merge(symbols, size, ranks, merges, merged):
 
 
 @njit(cache=True, nogil=True)
-def _split(values, start, stop, tables, symbols):
+def _scratch():
+    """What _split writes down: for each place in a chunk the best score, its piece, where that begins; ends."""
+    places = LONGEST + 1
+    return np.empty(places), np.empty(places, np.int32), np.empty(places, np.int32), np.empty(places, np.int32)
+
+
+@njit(cache=True, nogil=True)
+def _split(values, start, stop, tables, symbols, scratch):
     """The most probable pieces of a chunk, the first found among equals; how many."""
     size = stop - start
-    best = np.full(size + 1, -np.inf)
-    piece = np.empty(size + 1, np.int32)
-    origin = np.empty(size + 1, np.int32)
+    lexicon, spellings, scores, reach = tables.lexicon, tables.spellings, tables.scores, tables.reach
+    best, piece, origin, ends = scratch
+    best[: size + 1] = -np.inf
     best[0] = 0.0
     for at in range(size):
         key = SEED
         known = False
-        for end in range(at + 1, min(at + tables.reach, size) + 1):
-            key = extend(key, values[start + end - 1])
-            found = find(values, start + at, start + end, key, tables.lexicon, tables.spellings)
-            if found >= 0 and best[at] + tables.scores[found] > best[end]:
-                best[end], piece[end], origin[end] = best[at] + tables.scores[found], found, at
-            known |= found >= 0 and end == at + 1
-        if not known and best[at] + tables.unknown > best[at + 1]:
-            best[at + 1], piece[at + 1], origin[at + 1] = best[at] + tables.unknown, -1, at
-    ends = np.empty(size, np.int32)
+        here = best[U(at)]
+        for end in range(at + 1, min(at + reach, size) + 1):
+            key = extend(key, values[U(start + end - 1)])
+            found = find(values, start + at, start + end, key, lexicon, spellings)
+            if found >= 0:
+                known |= end == at + 1
+                if here + scores[U(found)] > best[U(end)]:
+                    best[U(end)], piece[U(end)], origin[U(end)] = here + scores[U(found)], found, at
+        if not known and here + tables.unknown > best[U(at + 1)]:
+            best[U(at + 1)], piece[U(at + 1)], origin[U(at + 1)] = here + tables.unknown, -1, at
     steps = 0
     end = size
     while end > 0:
@@ -268,13 +276,14 @@ def _split(values, start, stop, tables, symbols):
 def stand_alone(starts, sizes, tables):
     """Which pieces are what their own characters become."""
     symbols = np.empty(4 * LONGEST, np.int32)
+    scratch = _scratch()
     ranks = np.empty(4 * LONGEST, np.int32)
     alone = np.zeros(len(sizes), np.bool_)
     for piece in range(len(sizes)):
         if 0 < sizes[piece] <= LONGEST:
             start, stop = starts[piece], starts[piece] + sizes[piece]
             if len(tables.scores):
-                count = _split(tables.spellings, start, stop, tables, symbols)
+                count = _split(tables.spellings, start, stop, tables, symbols, scratch)
             else:
                 count = _spell(tables.spellings, start, stop, tables.bytes, symbols, 0)
                 count = _merge(symbols, count, ranks, tables.merges, tables.merged)
@@ -408,21 +417,22 @@ def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
 
 
 @njit(cache=True, nogil=True)
-def _write_split(window, chunks, tables, symbols, tokens, written):
+def _write_split(window, chunks, tables, symbols, scratch, tokens, written):
     """The same for unigram; apart, because one function with both is slower for either."""
     values, keys, starts = window
+    words, spellings = tables.words, tables.spellings
     if len(tokens) - written < chunks:
         return -1
     for chunk in range(chunks):
-        start, stop = starts[chunk], starts[chunk + 1]
-        piece = find(values, start, stop, keys[stop - 1], tables.words, tables.spellings)
+        start, stop = starts[U(chunk)], starts[U(chunk + 1)]
+        piece = find(values, start, stop, keys[U(stop - 1)], words, spellings)
         if piece >= 0:
-            tokens[written] = piece
+            tokens[U(written)] = piece
             written += 1
         elif stop - start > LONGEST or len(tokens) - written < 4 * LONGEST + chunks:
             return -1
         else:
-            count = _split(values, start, stop, tables, symbols)
+            count = _split(values, start, stop, tables, symbols, scratch)
             tokens[written : written + count] = symbols[:count]
             written += count
     return written
@@ -453,6 +463,7 @@ def encode(data, lengths, tables, whole, tokens, counts, missing):
     window = np.empty(2 * WINDOW, np.int32), np.empty(2 * WINDOW, np.uint64), np.empty(2 * WINDOW, np.int32)
     symbols = np.empty(4 * LONGEST, np.int32)
     ranks = np.empty(4 * LONGEST, np.int32)
+    scratch = _scratch()
     at = np.int64(0)
     written = np.int64(0)
     for sentence in range(len(lengths)):
@@ -467,7 +478,7 @@ def encode(data, lengths, tables, whole, tokens, counts, missing):
             if fine and whole:
                 written = _copy(window, chunks, tokens, written)
             elif fine and len(tables.scores):
-                written = _write_split(window, chunks, tables, symbols, tokens, written)
+                written = _write_split(window, chunks, tables, symbols, scratch, tokens, written)
             elif fine:
                 written = _write_merged(window, chunks, tables, symbols, ranks, tokens, written)
             fine &= written >= 0
