@@ -1,0 +1,141 @@
+"""What presets cost: matrix products to train on a corpus, and time to encode beside preset `paper`.
+
+    python benchmarks/presets.py [--sentences 465000] [--samples 24]
+
+Products are counted by torch in steps of the real objective, forwards and backwards, on batches drawn at random; the
+count of preset `paper` is first held against its formula, and embeddings of `default` against a plain sum and the
+reference. Encoding goes turn by turn, and only the ratio is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from common import report, sentences
+from torch.utils.flop_counter import FlopCounterMode
+
+from banyan import crops, initial, lexical, objective, reference, threads
+from banyan.config import Config
+from banyan.encoder import Banyan
+from banyan.graph import without_repeats
+from banyan.model import BanyanModel
+from banyan.reference import Dropout
+from banyan.tokenizer import Tokenizer
+from banyan.training import suitable_epochs
+
+Ragged = tuple[np.ndarray, np.ndarray]
+COUNTED = ("paper", "default", "light")
+
+
+def tokenizer_of(config: Config, text: list[str]) -> Tokenizer:
+    return Tokenizer.train(text, kind=config.pieces, lowercase=config.lowercase, zero_digits=config.zero_digits)
+
+
+# --- Matrix products -------------------------------------------------------------------------------------------------
+
+
+def products(config: Config, tokenizer: Tokenizer, text: list[str], samples: int) -> dict[str, Any]:
+    """TFLOP of training on the text, from some of its batches."""
+    tokens, offsets = tokenizer.encode(text)
+    model = BanyanModel(config, tokenizer.vocab_size)
+    steps = math.ceil(len(text) / config.batch_size)
+    epochs = config.epochs or suitable_epochs(steps)
+    rng = np.random.default_rng(0)
+    counts = [_of_step(model, _drawn(tokens, offsets, config.batch_size, rng), step) for step in range(samples)]
+    each = fmean(counts) / 1e12
+    return {
+        "preset": config.preset,
+        "epochs": epochs,
+        "steps": epochs * steps,
+        "TFLOP": each * epochs * steps,
+        "±": stdev(counts) / 1e12 / math.sqrt(samples) * epochs * steps,
+    }
+
+
+def _drawn(tokens: np.ndarray, offsets: np.ndarray, size: int, rng: np.random.Generator) -> Ragged:
+    parts = [tokens[offsets[i] : offsets[i + 1]] for i in rng.choice(len(offsets) - 1, size, replace=False)]
+    return np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+
+
+def _of_step(model: BanyanModel, batch: Ragged, step: int) -> int:
+    config = model.config
+    dropout = Dropout(config.dropout, config.seed, step, config.leaf_dropout)
+    cut = crops.cut_of(config)
+    graph: Any = model.structure(*(crops.batch_with_crops(*batch, dropout, cut) if cut else batch), dropout)
+    with FlopCounterMode(display=False) as counter:
+        objective.loss(model, model(graph, dropout), config.crops).backward()
+    counted = counter.get_total_flops()
+    if config.preset == "paper":  # logits, and the gradients by both of their factors
+        assert counted == 3 * 2 * graph.n_leaves * len(model.out_bias) * config.dim
+    return counted
+
+
+# --- Encoding --------------------------------------------------------------------------------------------------------
+
+
+def untrained(config: Config, tokenizer: Tokenizer, text: list[str]) -> Banyan:
+    rng = np.random.default_rng(0)
+    weights = {"embedding": rng.normal(size=(tokenizer.vocab_size, config.dim)).astype(np.float32)}
+    for name in reference.Functions._fields:
+        weights[name] = rng.uniform(2, 3, config.width).astype(np.float32)
+    if config.lexical:
+        sketches = initial.spelling(tokenizer.pieces, *tokenizer.encode(text), config.lexical, 0)
+        weights["lexical"] = lexical.rounded(sketches)
+    return Banyan(config, tokenizer, weights)
+
+
+def check(model: Banyan, text: list[str]) -> None:
+    embeddings, table, config = model.encode(text), model.embedding.astype(np.float64), model.config
+    for text_, found in zip(text, embeddings, strict=True):
+        batch = model.tokenizer.encode([text_])
+        tokens, offsets = batch if config.repeats else without_repeats(*batch)
+        graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
+        root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
+        np.testing.assert_allclose(found[: config.dim], root, rtol=1e-4, atol=1e-4)
+        if config.lexical:
+            sums = model.weights["lexical"][tokens].astype(np.float64).sum(0) * lexical.scale(config)
+            np.testing.assert_allclose(found[config.dim :], sums, rtol=1e-5, atol=1e-6)
+
+
+def encoding(models: dict[str, Banyan], text: list[str], rounds: int) -> list[dict[str, Any]]:
+    """The shortest CPU time of each preset, as a share of preset paper's."""
+    took: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(rounds):
+        for name, model in models.items():
+            start = time.process_time()
+            model.encode(text)
+            took[name].append(time.process_time() - start)
+    paper = min(took["paper"])
+    return [{"preset": name, "dimensions": models[name].dim, "time": min(t) / paper} for name, t in took.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=465_000)
+    parser.add_argument("--samples", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    torch.set_num_threads(threads.available())
+    text, source = sentences(options.sentences)
+    configs = {name: Config.from_preset(name) for name in COUNTED}
+    made = {config.pieces: tokenizer_of(config, text) for config in (configs["paper"], configs["default"])}
+    counted = [products(config, made[config.pieces], text, options.samples) for config in configs.values()]
+    models = {name: untrained(configs[name], made[configs[name].pieces], text) for name in ("paper", "default")}
+    some = text[: len(text) // 10]
+    for model in models.values():
+        check(model, some[:200])
+    tables = {
+        "matrix products of training": counted,
+        "time to encode, preset paper = 1": encoding(models, some, options.rounds),
+    }
+    report(tables, text=source, words=sum(len(line.split()) for line in text))
+
+
+if __name__ == "__main__":
+    main()
