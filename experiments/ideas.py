@@ -17,6 +17,7 @@ THIRD: dict[str, Any] = {**START, "gate": 0.98, "pieces": "unigram", "zero_digit
 FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
 FIFTH: dict[str, Any] = {**FOURTH, "pieces": "bpe", "vocab_factor": 2.0}
 ONCE: dict[str, Any] = {**FOURTH, "repeats": False}
+TWELFTH: dict[str, Any] = {**ONCE, "lexical": 256}
 CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
 WIDE: dict[str, Any] = {"dim": 512, "channels": 256}
 NGRAMS: dict[str, Any] = {"ngrams": 200_000}
@@ -75,6 +76,17 @@ _FOURTH: dict[str, dict[str, Any]] = {
     "random": {"structure": "random"},
     "cheap": CHEAP,
     "no-company": {"company": 0.0},
+}
+_TWELFTH: dict[str, dict[str, Any]] = {
+    "0": {},
+    "no-spelling": {"spelling": 0.0},
+    "half-spelling": {"spelling": 0.5},
+    "no-spelling-crops-1": {"spelling": 0.0, "crops": 1.0},
+    "no-spelling-company-2": {"spelling": 0.0, "company": 2.0},
+    "x2": {"vocab_factor": 2.0},
+    "x2-no-spelling": {"vocab_factor": 2.0, "spelling": 0.0},
+    "x2-crops-1": {"vocab_factor": 2.0, "crops": 1.0},
+    "x2-no-spelling-crops-1": {"vocab_factor": 2.0, "spelling": 0.0, "crops": 1.0},
 }
 
 
@@ -155,6 +167,11 @@ IDEAS = [
         _idea("ninth-512", ONCE, WIDE, {"pieces": "bpe", "epochs": 12}, group="ninth-list", language=one)
         for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
-    # on a CPU: if spelling has channels of its own, need leaves begin with it?
-    _idea("eleventh", ONCE, CHEAP, {"spelling": 0.0}, group="eleventh-list"),
+    # spelling has dimensions of its own: need leaves begin with it, and can they be whole words?
+    *(_idea(f"twelfth-{name}", TWELFTH, settings, group="twelfth-list") for name, settings in _TWELFTH.items()),
+    *(
+        _idea(f"twelfth-{name}", TWELFTH, _TWELFTH[name], {"epochs": None}, group="twelfth-list", language=language)
+        for name in ("0", "no-spelling", "x2", "x2-no-spelling")
+        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
 ]

@@ -28,7 +28,7 @@ CODE = {  # what changed in the code, and no setting tells
     "second": "From here on the n-grams that a spelling is made of have marks at the ends of a piece.",
     "fourth": "From here on the company of a token that has none is 0.",
     "seventh-list": "Training, too, saw each token once in a sentence; later only encoding leaves repeats out.",
-    "eleventh-list": "From here on unigram pieces are fitted from a beginning that keeps short words whole.",
+    "twelfth-list": "From here on unigram pieces are fitted from a beginning that keeps short words whole.",
 }
 PAPER: Settings = {**Config().to_dict(), "output": 0.0, "spelling_after": 0.0}  # settings that were taken out
 _TRAINING = ("dropout", "batch_size", "lr", "lr_end", "objective", "crops", "candidates", "output")
@@ -40,6 +40,7 @@ _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are tol
     "ngrams": lambda n: f"n-grams learnt beside ({n:,})" if n else "no n-grams learnt beside",
     "spelling": lambda length: f"spelling {length:g}",
     "company": lambda length: f"company {length:g}",
+    "lexical": lambda n: f"{n} lexical dimensions",
     "gate": lambda share: "the authors' gate" if share is None else f"gate {share:g}",
     "crops": lambda weight: f"crops {weight:g}" if weight else "no crops",
     "crop_kind": lambda kind: "parts" if kind == "parts" else "overlapping crops",

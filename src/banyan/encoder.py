@@ -48,6 +48,7 @@ class Banyan:
     ) -> None:
         from banyan.backends import _numba
 
+        self.folder: Path | None = None  # that it was loaded from
         self.config = config
         self.tokenizer = tokenizer
         self.weights = weights
@@ -64,10 +65,17 @@ class Banyan:
         return lexical.SumsOnGpu(*given, self._encoder.embedding.device) if self._on_gpu else lexical.Sums(*given)
 
     @classmethod
-    def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Banyan:
-        """Load a folder that `banyan train` or `save_pretrained` wrote. device: "cuda" encodes on a GPU (with torch);
-        everything else stays on the CPU."""
+    def from_pretrained(
+        cls, path: str | Path, device: str = "cpu", *, revision: str | None = None, token: str | None = None
+    ) -> Banyan:
+        """Load a folder that `banyan train` or `save_pretrained` wrote, or (where there is no such folder) a model by its
+        name on the Hugging Face Hub, "owner/model". device: "cuda" encodes on a GPU (with torch); everything else stays
+        on the CPU. revision, token: of the Hub."""
         folder = Path(path)
+        if not folder.is_dir():
+            from banyan.integrations import hub
+
+            folder = hub.fetch(str(path), revision, token) if hub.is_name(path) else folder
         if not folder.is_dir():
             raise BanyanError(f"there is no model folder {str(path)!r}; `banyan train` makes one")
         for name in (SETTINGS, WEIGHTS, TOKENIZER):
@@ -75,7 +83,9 @@ class Banyan:
                 raise BanyanError(f"{folder} is not a finished model: it has no {name}")
         config = Config.from_file(folder / SETTINGS)
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
-        return cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size), device)
+        model = cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size), device)
+        model.folder = folder
+        return model
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write the folder that `from_pretrained` reads; each file appears whole or not at all."""
@@ -90,6 +100,13 @@ class Banyan:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         files.write_text(folder / SETTINGS, self.config.to_json())
+
+    def push_to_hub(self, name: str, **how: Any) -> str:
+        """Upload to the Hugging Face Hub as "owner/model", with a model card: the address of the commit. how: private,
+        language, license, revision, token, message, as banyan.integrations.hub.push says."""
+        from banyan.integrations import hub
+
+        return hub.push(self, name, **how)
 
     @property
     def dim(self) -> int:
@@ -163,13 +180,12 @@ class Banyan:
         if not self.config.repeats:
             tokens, offsets = without_repeats(tokens, offsets)
         some = np.diff(offsets) > 0
-        learnt = self.config.dim
-        if some.all() and learnt == self.dim:
+        if some.all():
             self._encoder.roots(tokens, offsets, out, n_threads)
         elif some.any():
-            roots = np.empty((int(some.sum()), learnt), np.float32)
+            roots = np.zeros((int(some.sum()), self.dim), np.float32)
             self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
-            out[some, :learnt] = roots
+            out[some] = roots
         if self._lexical:
             self._lexical.put(tokens, offsets, out, n_threads)
 

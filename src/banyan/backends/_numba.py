@@ -405,7 +405,7 @@ def _induce(
             own_children, own_similarity, space,
         )
         if len(roots):
-            roots[b] = space.work[0]
+            roots[b, : space.work.shape[1]] = space.work[0]  # what else a row may hold is not ours
 
 
 def induce(

@@ -364,7 +364,8 @@ class Encoder:
             own = offsets[start : end + 1] - offsets[start]
             arrays = tokens[offsets[start] : offsets[end]], own
             brought = [torch.from_numpy(array.astype(np.int32)).to(self.embedding.device) for array in arrays]
-            out[start:end] = self.on_device(brought[0], brought[1], int(np.diff(own).max())).cpu().numpy()
+            roots = self.on_device(brought[0], brought[1], int(np.diff(own).max()))
+            out[start:end, : roots.shape[1]] = roots.cpu().numpy()
 
     def on_device(self, tokens: Tensor, offsets: Tensor, longest: int) -> Tensor:
         """The roots [B, E] of sentences that are on the device; no sentence may be empty."""
