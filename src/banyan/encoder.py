@@ -40,7 +40,7 @@ class Banyan:
 
     >>> model = Banyan.from_pretrained("model/")
     >>> model.encode(["Homer ate doughnuts.", "Lisa plays the saxophone."]).shape
-    (2, 256)
+    (2, 512)
     """
 
     def __init__(
