@@ -216,7 +216,7 @@ def mean_agreement(model: BanyanModel, store: Store) -> float:
 
 def test_training_with_crops_learns_to_match_them(corpus, tmp_path):
     for name, weight in (("with", 1.0), ("without", 0.0)):
-        train(corpus, tmp_path / name, epochs=4, lr=5e-3, crops=weight, **SMALL)
+        train(corpus, tmp_path / name, preset="paper", epochs=4, lr=5e-3, crops=weight, **SMALL)
     store = Store.open(tmp_path / "with/training/store")
     before, after = (mean_agreement(model, store) for model in before_and_after(tmp_path / "with"))
     without = mean_agreement(before_and_after(tmp_path / "without")[1], store)
@@ -235,7 +235,7 @@ def test_the_held_out_loss_is_without_crops(corpus, tmp_path):
 
 
 def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(corpus, tmp_path):
-    train(corpus, tmp_path / "out", epochs=1, trees="plain", crops=0.5, **SMALL)
+    train(corpus, tmp_path / "out", preset="paper", epochs=1, trees="plain", crops=0.5, **SMALL)
     steps = [row for row in metrics(tmp_path / "out") if "loss" in row]
     store = Store.open(tmp_path / "out/training/store")
     assert sum(row["sentences"] for row in steps) == 396  # 4 are held out

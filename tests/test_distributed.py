@@ -28,7 +28,7 @@ from banyan.reference import Dropout
 from banyan.store import Store, shuffled_batches
 from banyan.training import train
 
-SMALL = {"dim": 16, "channels": 8, "batch_size": 48, "vocab_size": 400, "epochs": 2}
+SMALL = {"preset": "paper", "dim": 16, "channels": 8, "batch_size": 48, "vocab_size": 400, "epochs": 2}
 SCRIPT = Path(__file__).parent / "several_processes.py"
 
 

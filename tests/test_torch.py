@@ -57,7 +57,8 @@ def loss_and_gradients(model: BanyanModel, graph: Graph, dropout: Dropout) -> tu
     model.zero_grad()
     loss = reconstruction(model, model(graph, dropout))
     loss.backward()
-    return loss.item(), {name: p.grad.cpu().numpy() for name, p in model.named_parameters()}
+    gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
+    return loss.item(), {name: gradient.cpu().numpy() for name, gradient in gradients.items()}  # None: nothing merged
 
 
 def assert_is_the_reference(model: BanyanModel, graph: Graph, dropout: Dropout, atol: float) -> None:
