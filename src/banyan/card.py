@@ -46,12 +46,19 @@ print(model.parse("one sentence"))         # the tree it composes
 ## Scores
 {scores}
 
+## Limits
+It knows words as its training text uses them, prejudices included, and a language only if that text has it. Two texts
+are near if they are about the same; whether they agree, it cannot tell. An empty text has the zero vector.
+
+## Citation
 The model is a tree autoencoder after *Banyan: Improved Representation Learning with Explicit Structure* (Opper and
 Siddharth, ICML 2025).
 """
+_UNKNOWN = "Not known: this card was written without the folder that the model was trained in."
 
 
-def model_card(model: Banyan, report: Report, metrics: Path) -> str:
+def model_card(model: Banyan, report: Report | None = None, metrics: Path | None = None) -> str:
+    """report and metrics: of its training, where they are at hand."""
     config = model.config
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_dict().items())
     message_passing = sum(function.size for function in model.functions)
@@ -59,13 +66,13 @@ def model_card(model: Banyan, report: Report, metrics: Path) -> str:
     return _CARD.format(
         dim=config.embedding_dim,
         version=__version__,
-        report=report.summary(),
+        report=report.summary() if report else _UNKNOWN,
         settings=settings,
         parameters=(
             f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
             f"embedding, {output:,} in the output layer (training only)."
         ),
-        scores=_scores(metrics, config),
+        scores=_scores(metrics, config) if metrics else _UNKNOWN,
     )
 
 

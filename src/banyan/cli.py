@@ -24,6 +24,10 @@ from banyan._version import __version__
 from banyan.config import CHOICES, DEFAULT_PRESET, PRESETS, Config
 from banyan.errors import BanyanError
 from banyan.files import write_text
+from banyan.integrations import command as integrating
+from banyan.scale import command as scaling
+from banyan.search import command as searching
+from banyan.serve.command import serve, serve_arguments
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -86,6 +90,9 @@ def _encode(options: argparse.Namespace) -> None:
     from banyan.encoding import encode_file
 
     compact.check(options.truncate_dim, options.precision, options.normalize)
+    if options.engine == "ray":
+        scaling.encode(options)
+        return
     display = Display(options.quiet)
     summary = encode_file(
         _model(options),
@@ -213,7 +220,8 @@ def _eval_tasks(options: argparse.Namespace, tell: Callable[[str], None]) -> lis
 
 
 def _info(options: argparse.Namespace) -> None:
-    about = _about(_model(options), Path(options.model))
+    model = _model(options)
+    about = _about(model, model.folder or Path(options.model))
     if options.json:
         print(json.dumps(about, indent=2, ensure_ascii=False))
         return
@@ -518,6 +526,7 @@ def _encode_arguments(parser: _Parser) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 or auto (default: cpu)")
     parser.add_argument("--resume", action="store_true", help="go on with a killed run; pipe the same text again for -")
     parser.add_argument("--overwrite", action="store_true", help="replace OUT, and what a killed run left of it")
+    scaling.engine_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors only")
 
 
@@ -721,5 +730,76 @@ _COMMANDS = {
         "train on the text that comes with Python, then search it by meaning",
         "Nothing is downloaded; it takes a minute or two.",
         ("banyan demo", "banyan demo --out /tmp/demo-model"),
+    ),
+    "serve": _Command(
+        serve,
+        serve_arguments,
+        "serve a model over HTTP, as OpenAI and Text Embeddings Inference do",
+        "GET /docs describes the interface. More: docs/serving.md.",
+        (
+            "banyan serve model/ --port 8080",
+            "banyan serve model/ --host 0.0.0.0 --api-key-file key.txt --workers 4",
+            "banyan serve model/ --name text-embedding-3-small --quiet",
+        ),
+    ),
+    "index": _Command(
+        searching.index,
+        searching.index_arguments,
+        "make an index of a collection, to search it",
+        "The same command goes on where a killed one was. Files are added to those that are in the index already.",
+        (
+            "banyan index model/ texts/ -o index/",
+            "banyan index model/ books.csv --column title --keep year:int author -o index/",
+            "banyan index model/ books.csv --column title -o index/ --update",
+            'banyan index -o index/ --delete "year = 1900"',
+        ),
+    ),
+    "search": _Command(
+        searching.search,
+        searching.search_arguments,
+        "search an index by meaning, by words, or by both",
+        "Words between asterisks (in colour on a terminal) are those that make a result similar to the query.",
+        (
+            'banyan search index/ "how the railway came to Wales"',
+            "banyan search index/",
+            'banyan search index/ "rail" --where "year >= 1900" --by words --json',
+        ),
+    ),
+    "export": _Command(
+        integrating.export,
+        integrating.export_arguments,
+        "write a model for programs that know nothing of Banyan",
+        "What each form loses, measured: docs/integrations.md.",
+        (
+            "banyan export model/ --format onnx -o onnx/",
+            "banyan export model/ --format static -o static/",
+        ),
+    ),
+    "push": _Command(
+        integrating.push,
+        integrating.push_arguments,
+        "upload a model and its card to the Hugging Face Hub",
+        "Log in first, with `hf auth login`. Every command takes the name of such a model where it takes a folder.",
+        ("banyan push model/ you/your-model --language la --license cc-by-4.0",),
+    ),
+    "cluster": _Command(
+        searching.cluster,
+        searching.cluster_arguments,
+        "tell what is in an index: clusters with typical phrases, near-duplicates",
+        "",
+        (
+            "banyan cluster index/",
+            "banyan cluster index/ --clusters 20 --alike 0.9 -o rows.csv",
+        ),
+    ),
+    "map": _Command(
+        searching.map,
+        searching.map_arguments,
+        "draw an index as a map, one HTML file to be opened in a browser",
+        "Similar texts lie close together; colours are clusters.",
+        (
+            "banyan map index/ -o map.html",
+            "banyan map index/ -o map.html --where \"year >= 1900\" --method pca",
+        ),
     ),
 }

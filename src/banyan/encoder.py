@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -68,9 +69,9 @@ class Banyan:
     def from_pretrained(
         cls, path: str | Path, device: str = "cpu", *, revision: str | None = None, token: str | None = None
     ) -> Banyan:
-        """Load a folder that `banyan train` or `save_pretrained` wrote, or (where there is no such folder) a model by its
-        name on the Hugging Face Hub, "owner/model". device: "cuda" encodes on a GPU (with torch); everything else stays
-        on the CPU. revision, token: of the Hub."""
+        """Load a folder that `banyan train` or `save_pretrained` wrote, or (where there is no such folder) a model by
+        its name on the Hugging Face Hub, "owner/model". device: "cuda" encodes on a GPU (with torch); everything else
+        stays on the CPU. revision, token: of the Hub."""
         folder = Path(path)
         if not folder.is_dir():
             from banyan.integrations import hub
@@ -103,7 +104,7 @@ class Banyan:
 
     def push_to_hub(self, name: str, **how: Any) -> str:
         """Upload to the Hugging Face Hub as "owner/model", with a model card: the address of the commit. how: private,
-        language, license, revision, token, message, as banyan.integrations.hub.push says."""
+        language, license, token, message, as banyan.integrations.hub.push says."""
         from banyan.integrations import hub
 
         return hub.push(self, name, **how)
@@ -112,6 +113,16 @@ class Banyan:
     def dim(self) -> int:
         """Of an embedding: what is learnt, and the lexical dimensions beside it, if the model has such."""
         return self.config.embedding_dim
+
+    def fingerprint(self) -> str:
+        """Changes when embeddings may: with a weight, the tokenizer or a setting. 64 hexadecimal digits."""
+        settings = json.dumps(self.config.to_dict(), sort_keys=True)
+        digest = hashlib.sha256(f"{settings}\n{self.tokenizer.to_json()}".encode())
+        for name, weights in sorted(self.weights.items()):
+            if not name.startswith("out_"):  # the output layer, for training only
+                digest.update(name.encode())
+                digest.update(np.ascontiguousarray(weights).data)
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         return f"Banyan(dim={self.dim}, vocabulary={len(self.embedding)}, preset={self.config.preset!r})"

@@ -8,7 +8,6 @@ and resumed. OUT itself appears whole or not at all.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -94,7 +93,7 @@ def encode_file(
     try:
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
         _refuse_own_input(out, corpus)
-        run = {"model": _fingerprint(model), "input": corpus.fingerprint(), "normalisation": normalize}
+        run = {"model": model.fingerprint(), "input": corpus.fingerprint(), "normalisation": normalize}
         run |= {"truncation": truncate_dim, "precision": precision, "version of banyan": __version__}
         partial = _Partial(work, run, writer, out)
         rows = _Rows(corpus)
@@ -352,14 +351,6 @@ def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> Non
 def _refuse_own_input(out: Path, corpus: Corpus) -> None:
     if out.exists() and any(out.samefile(path) for path in corpus.paths):
         raise BanyanError(f"{out} is the input: write to another file")
-
-
-def _fingerprint(model: Banyan) -> str:
-    """Changes when the embeddings may."""
-    digest = hashlib.sha256(model.tokenizer.to_json().encode())
-    for array in (model.embedding, *model.functions):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 @contextmanager

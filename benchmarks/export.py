@@ -1,0 +1,80 @@
+"""What an export costs: a model as it is, as a bag of tokens (model2vec's format) and as an ONNX graph.
+
+    python benchmarks/export.py model/ --data ../shared/data/eval
+
+Spearman × 100 on every set of the suite sts that is there, and sentences per second from strings to embeddings. The
+graph is measured on fewer sentences, for it is slow; by how much its embeddings differ is told too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from model2vec import StaticModel
+
+from banyan import Banyan
+from banyan.evaluate import suites
+from banyan.integrations import export
+
+Encode = Callable[[Sequence[str]], np.ndarray]
+GRAPH_SENTENCES = 500
+
+
+def of_graph(model: Banyan, folder: Path) -> Encode:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # the pieces of work are small
+    session = onnxruntime.InferenceSession(folder / export.GRAPH, options, providers=["CPUExecutionProvider"])
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        tokens, offsets = model.tokenizer.encode(list(texts))
+        return session.run(None, {"tokens": tokens.astype(np.int64), "offsets": offsets})[0]
+
+    return encode
+
+
+def rate(encode: Encode, texts: Sequence[str]) -> float:
+    encode(texts[:100])
+    started = time.perf_counter()
+    encode(texts)
+    return len(texts) / (time.perf_counter() - started)
+
+
+def scores(encode: Encode, data: Path) -> dict[str, float]:
+    return {row.task: row.outcome.value for row in suites.run(encode, "sts", data) if row.outcome is not None}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--data", type=Path, required=True)
+    options = parser.parse_args()
+    model = Banyan.from_pretrained(options.model)
+    paths = [path for task in suites.tasks("sts", options.data) for path in task.paths]
+    texts = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    with tempfile.TemporaryDirectory() as folder:
+        export.static(model, Path(folder) / "static")
+        export.onnx(model, Path(folder) / "onnx")
+        bag: Encode = StaticModel.from_pretrained(Path(folder) / "static").encode
+        graph = of_graph(model, Path(folder) / "onnx")
+        tree_scores, bag_scores = scores(model.encode, options.data), scores(bag, options.data)
+        few = texts[:: max(len(texts) // GRAPH_SENTENCES, 1)]
+        exact = model.encode(few)
+        away = np.linalg.norm(graph(few) - exact, axis=1) / np.maximum(np.linalg.norm(exact, axis=1), 1e-9)
+        rates = {"tree": rate(model.encode, texts), "bag": rate(bag, texts), "graph": rate(graph, few)}
+    for name, value in tree_scores.items():
+        print(f"{name:12} tree {value:6.2f}  bag {bag_scores[name]:6.2f}  {bag_scores[name] - value:+6.2f}")
+    mean = [float(np.mean(list(found.values()))) for found in (tree_scores, bag_scores)]
+    print(f"{'mean':12} tree {mean[0]:6.2f}  bag {mean[1]:6.2f}  {mean[1] - mean[0]:+6.2f}")
+    print("sentences/s: " + ", ".join(f"{name} {value:,.0f}" for name, value in rates.items()))
+    print(f"graph: of {len(few)} embeddings the furthest is off by {away.max():.1e} of its length")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Models for programs that know nothing of Banyan.
+
+static: a table of token vectors whose mean is the embedding, as model2vec and sentence-transformers' StaticEmbedding
+read it. It has no trees, so it is another model: docs/integrations.md tells what is lost.
+onnx: the whole model, trees too, as a graph that takes tokens to embeddings. It is the same model, but for rounding.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from banyan import files
+from banyan._version import __version__
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
+from banyan.errors import BanyanError
+from banyan.integrations import needs
+from banyan.reference import per_channel, sigmoid
+
+if TYPE_CHECKING:
+    from banyan.encoder import Banyan
+
+GRAPH = "model.onnx"
+_STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
+
+
+def token_table(model: Banyan) -> np.ndarray:
+    """The embedding of each token alone: its leaf, and its lexical dimensions [V, E]."""
+    every = np.arange(len(model.embedding) + 1)
+    return model.encode_tokens(every[:-1], every)
+
+
+def _new(folder: str | Path) -> Path:
+    folder = Path(folder)
+    if (folder / SETTINGS).exists():
+        raise BanyanError(f"{folder} holds a model already: export to another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+# --- A bag of tokens -------------------------------------------------------------------------------------------------
+
+
+def static(model: Banyan, folder: str | Path) -> None:
+    """Write a folder for `model2vec.StaticModel.from_pretrained` and `SentenceTransformer`."""
+    from safetensors.numpy import save_file
+
+    folder = _new(folder)
+    settings = {"model_type": "model2vec", "normalize": False, "max_length": None, "banyan_version": __version__}
+    modules = [{"idx": 0, "name": "0", "path": ".", "type": _STATIC}]
+    with files.atomic(folder / WEIGHTS) as temporary:
+        save_file({"embeddings": token_table(model)}, temporary)
+    model.tokenizer.save(folder / TOKENIZER)
+    files.write_text(folder / "modules.json", json.dumps(modules, indent=2) + "\n")
+    files.write_text(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
+
+
+# --- The trees themselves --------------------------------------------------------------------------------------------
+
+# For each text its leaves, then a loop that merges the closest neighbours (reference.greedy) until one is left. Of a
+# text without tokens none is left, and the sum of none is zeros.
+_GRAPH = Template("""
+<ir_version: 9, opset_import: ["" : 18], producer_name: "banyan-embed", producer_version: "$version">
+banyan (int64[T] tokens, int64[n_and_1] offsets) => (float[n, $width] embeddings) {
+    bounds = Size(offsets)
+    texts = Sub(bounds, step)
+    embeddings = Loop (texts, true) <body = text (int64 i, bool more) => (bool go_on, float[$width] embedding) {
+        go_on = Identity(more)
+        here = Reshape(i, one)
+        next = Add(here, one)
+        start = Gather(offsets, here)
+        end = Gather(offsets, next)
+        own = Slice(tokens, start, end)
+        $kept
+        frontier = Gather(leaves, kept)
+        size = Size(kept)
+        merges = Sub(size, step)
+        root_row = Loop (merges, true, frontier) <
+            body = merge (int64 k, bool on, float[m, E] rows) => (bool still, float[l, E] merged) {
+            still = Identity(on)
+            left = Slice(rows, zero, last, zero)
+            right = Slice(rows, one, all, zero)
+            products = Mul(left, right)
+            dots = ReduceSum <keepdims = 0> (products, one)
+            squares = Mul(rows, rows)
+            lengths = ReduceSum <keepdims = 0> (squares, one)
+            norms = Sqrt(lengths)
+            of_left = Slice(norms, zero, last, zero)
+            of_right = Slice(norms, one, all, zero)
+            both = Mul(of_left, of_right)
+            null = Equal(both, zero_)
+            divisor = Where(null, one_, both)
+            cosines = Div(dots, divisor)
+            clamped = Min(cosines, one_)
+            difference = Sub(left, right)
+            distance = Abs(difference)
+            furthest = ReduceMax <keepdims = 0> (distance, one)
+            same = Equal(furthest, zero_)
+            scores = Where(same, one_, clamped)
+            best = ArgMax <axis = 0> (scores)
+            second = Add(best, one)
+            rest = Add(best, two)
+            before = Slice(rows, zero, best, zero)
+            a = Slice(rows, best, second, zero)
+            b = Slice(rows, second, rest, zero)
+            after = Slice(rows, rest, all, zero)
+            $through
+            sum = Add(of_a, of_b)
+            parent = Add(sum, bias)
+            merged = Concat <axis = 0> (before, parent, after)
+        }>
+        root = ReduceSum <keepdims = 0> (root_row, zero)
+        $embedding
+    }>
+}
+""")
+_DIAGONAL = "of_a = Mul(a, gate_l) of_b = Mul(b, gate_r)"
+_LINEAR = " ".join(
+    f"c_{x} = Reshape({x}, channels) m_{x} = MatMul(c_{x}, gate_{side}) of_{x} = Reshape(m_{x}, whole)"
+    for x, side in (("a", "l"), ("b", "r"))
+)
+_LEXICAL = """
+        sketches = Gather(beside, kept)
+        lexical = ReduceSum <keepdims = 0> (sketches, zero)
+        embedding = Concat <axis = 0> (root, lexical)
+"""
+
+
+def onnx(model: Banyan, folder: str | Path) -> None:
+    """Write model.onnx and tokenizer.json. The graph takes tokens of several texts after one another, int64 [T], and
+    where they begin and end, offsets int64 [n + 1]; it gives embeddings, float32 [n, E]."""
+    with needs("onnx"):
+        import onnx as library
+    if model.config.structure != "induced":
+        raise BanyanError(f"only induced trees can be exported, not {model.config.structure} ones")
+    folder = _new(folder)
+    config = model.config
+    graph = library.parser.parse_model(
+        _GRAPH.substitute(
+            version=__version__,
+            width=model.dim,
+            kept="kept = Identity(own)" if config.repeats else "kept = Unique <sorted = 0> (own)",
+            through=_LINEAR if config.functions == "linear" else _DIAGONAL,
+            embedding=_LEXICAL if config.lexical else "embedding = Identity(root)",
+        )
+    )
+    graph.graph.initializer.extend(_constants(model))
+    library.checker.check_model(graph)
+    with files.atomic(folder / GRAPH) as temporary:
+        temporary.write_bytes(graph.SerializeToString())
+    model.tokenizer.save(folder / TOKENIZER)
+
+
+def _constants(model: Banyan) -> list[Any]:
+    from onnx import numpy_helper
+
+    table, f, E, U = token_table(model), model.functions, model.config.dim, model.config.width
+    gates = f[:2] if model.config.functions == "linear" else [per_channel(sigmoid(gate), E) for gate in f[:2]]
+    floats: dict[str, Any] = {
+        "leaves": table[:, :E],
+        "beside": table[:, E:],
+        "gate_l": gates[0],
+        "gate_r": gates[1],
+        "bias": per_channel(f.comp_b, E),
+        "zero_": 0,
+        "one_": 1,
+    }
+    whole = {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
+    shapes = {"channels": [E // U, U], "whole": [1, E]} if model.config.functions == "linear" else {}
+    arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in floats.items() if np.size(value)}
+    arrays |= {name: np.array(value, np.int64) for name, value in {**whole, **shapes}.items()}
+    return [numpy_helper.from_array(value, name) for name, value in {**arrays, "true": np.array(True)}.items()]

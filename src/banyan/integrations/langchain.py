@@ -1,0 +1,29 @@
+"""LangChain: `Embeddings` for its vector stores and retrievers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from banyan.integrations import as_model, needs
+
+with needs("langchain-core"):
+    from langchain_core.embeddings import Embeddings
+
+if TYPE_CHECKING:
+    from banyan.encoder import Banyan
+
+
+class BanyanEmbeddings(Embeddings):
+    """Queries and documents alike. Vectors have length 1 (that of a text without a token: 0), so that stores which
+    rank by dot product or by distance rank by cosine."""
+
+    def __init__(self, model: Banyan | str | Path, *, normalize: bool = True, device: str = "cpu") -> None:
+        self.model = as_model(model, device)
+        self.normalize = normalize
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self.model.encode(texts, normalize=self.normalize).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.model.encode(text, normalize=self.normalize).tolist()

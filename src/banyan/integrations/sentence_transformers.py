@@ -1,0 +1,140 @@
+"""sentence-transformers: a Banyan as the first module of a model, to encode with and to train further.
+
+A folder that sentence-transformers saves is also one that `Banyan.from_pretrained` reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tokenizers
+
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
+from banyan.errors import BanyanError
+from banyan.graph import without_repeats
+from banyan.integrations import as_model, needs
+
+with needs("sentence-transformers"):
+    import torch
+    from sentence_transformers.base.modules import InputModule
+    from torch import Tensor
+
+    from banyan.model import BanyanModel
+
+_ENCODES = ("embedding", "comp_l", "comp_r", "comp_b")  # the weights that an embedding is made with
+
+
+class BanyanModule(InputModule):
+    """`SentenceTransformer(modules=[BanyanModule("model/")])`.
+
+    Without gradients it is `Banyan.encode`, bit for bit, on the CPU wherever the model is. With them, trees are found
+    as always and gradients reach the embedding and the composition; the lexical dimensions, if there are any, stay as
+    they are, and so does what only training from text uses.
+    """
+
+    def __init__(self, model: Banyan | str | Path) -> None:
+        super().__init__()
+        self._banyan = as_model(model)
+        config = replace(self._banyan.config, objective="contrastive", ngrams=0, lexical=0)  # the part that learns
+        self.trees = BanyanModel(config, len(self._banyan.embedding))
+        for name, parameter in self.trees.named_parameters():
+            parameter.data = torch.from_numpy(self._banyan.weights[name].copy())
+            parameter.requires_grad_(name in _ENCODES)
+        self._seen: object = self._state()
+        self.tokenizer = tokenizers.Tokenizer.from_str(self._banyan.tokenizer.to_json())
+
+    @property
+    def banyan(self) -> Banyan:
+        """The model with the weights as they are now: trees and explanations of what was trained on."""
+        state = self._state()
+        if self.training or state != self._seen:
+            weights = {name: p.detach().cpu().numpy().copy() for name, p in self.trees.named_parameters()}
+            old = self._banyan
+            self._banyan = Banyan(old.config, old.tokenizer, {**old.weights, **weights})
+            self._seen = state
+        return self._banyan
+
+    def _state(self) -> object:
+        """Changes when a weight does, but for the steps of some optimisers, which count no version."""
+        return [(parameter.data_ptr(), parameter._version) for parameter in self.trees.parameters()]
+
+    def train(self, mode: bool = True) -> Self:
+        self._seen = None  # weights are looked at again after training and before encoding
+        return super().train(mode)
+
+    # --- What sentence-transformers calls -----------------------------------------------------------------------------
+
+    @property
+    def max_seq_length(self) -> float:
+        return math.inf
+
+    def get_embedding_dimension(self) -> int:
+        return self._banyan.dim
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Tokens, filled up to a rectangle, and which of them are real: what every loss can cut into parts."""
+        for text in inputs:
+            if not isinstance(text, str):
+                raise BanyanError(f"texts must be strings, not {type(text).__name__}")
+        texts = [(prompt or "") + text for text in inputs]
+        tokens, offsets = self._banyan.tokenizer.encode(texts)
+        lengths = np.diff(offsets)
+        real = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        ids = np.zeros(real.shape, np.int64)
+        ids[real] = tokens
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(real.astype(np.int64))}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        real = features["attention_mask"].bool()
+        device = self.trees.embedding.device
+        tokens = features["input_ids"][real].cpu().numpy().astype(np.int32)
+        offsets = np.append(0, real.sum(1).cumsum(0).cpu().numpy())
+        learns = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.trees.parameters())
+        embed = self._with_gradients if learns else self._without
+        features["sentence_embedding"] = embed(tokens, offsets).to(device)
+        return features
+
+    def _without(self, tokens: np.ndarray, offsets: np.ndarray) -> Tensor:
+        return torch.from_numpy(self.banyan.encode_tokens(tokens, offsets))
+
+    def _with_gradients(self, tokens: np.ndarray, offsets: np.ndarray) -> Tensor:
+        self._seen = None  # an optimiser's step may follow
+        config, device = self._banyan.config, self.trees.embedding.device
+        lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical else None
+        if not config.repeats:
+            tokens, offsets = without_repeats(tokens, offsets)
+        some = np.flatnonzero(np.diff(offsets))
+        learnt = torch.zeros(len(offsets) - 1, config.dim, device=device)
+        if len(some):
+            graph = self.trees.structure(tokens, np.append(offsets[some], len(tokens)))
+            learnt = learnt.index_copy(0, torch.from_numpy(some).to(device), self.trees(graph).roots)
+        return learnt if lexical is None else torch.cat([learnt, torch.from_numpy(lexical).to(device)], 1)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        return {"dim": self._banyan.dim, "vocabulary": len(self._banyan.embedding)}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        self.banyan.save_pretrained(output_path)
+
+    @classmethod
+    def load(
+        cls,
+        model_name_or_path: str,
+        subfolder: str = "",
+        token: bool | str | None = None,
+        cache_folder: str | None = None,
+        revision: str | None = None,
+        local_files_only: bool = False,
+        init_defaults: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        where = (subfolder, token, cache_folder, revision, local_files_only)
+        paths = [cls.load_file_path(model_name_or_path, name, *where) for name in (SETTINGS, WEIGHTS, TOKENIZER)]
+        if None in paths:
+            raise BanyanError(f"{model_name_or_path} is not a finished Banyan model, or it cannot be reached")
+        return cls(Path(str(paths[0])).parent)

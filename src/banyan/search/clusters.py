@@ -1,0 +1,212 @@
+"""What is in a collection: clusters with their typical phrases and texts, and near-duplicates.
+
+Vectors are held in a file, not in memory, and texts are fetched when they are needed, so a collection may be large.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from banyan.errors import BanyanError
+from banyan.search.table import Rows
+from banyan.search.words import words
+from banyan.textfile import optional
+
+FITTED_ON = 100_000  # rows that the centres are found with
+TEXTS_PER_CLUSTER = 1000  # of which phrases are counted
+LONGEST_PHRASE = 3  # words
+COMMON = 0.03  # a word in more texts than this of most clusters neither begins nor ends a phrase
+ALL_PAIRS = 50_000  # rows of which every pair is compared; in larger collections, pairs within a cluster
+BLOCK = 2048
+DUPLICATE = 0.97  # cosine
+
+
+@dataclass(frozen=True)
+class Cluster:
+    number: int  # from 1, the largest first
+    size: int
+    phrases: list[str]
+    typical: list[str]  # the texts nearest to its centre
+
+
+@dataclass(frozen=True)
+class Overview:
+    ids: np.ndarray  # of rows in the table, in its order
+    labels: np.ndarray  # the number of each row's cluster
+    clusters: list[Cluster]
+    duplicates: list[np.ndarray]  # groups of rows (by place in `ids`), the largest first
+
+
+@contextmanager
+def vectors_of(rows: Rows, where: str | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(ids [n], vectors [n, E]) of rows; the vectors lie in a file while the block runs."""
+    n = rows.count(where)
+    if n < 2:
+        raise BanyanError(f"there {'is one row' if n else 'are no rows'} to look at; at least two are needed")
+    ids = np.empty(n, np.uint64)
+    with TemporaryDirectory(prefix="banyan-") as folder:
+        vectors = np.memmap(Path(folder) / "vectors", np.float32, "w+", shape=(n, rows.dim))
+        done = 0
+        for some, part in rows.vectors(where):
+            part, some = part[: n - done], some[: n - done]  # another process may be adding
+            ids[done : done + len(some)], vectors[done : done + len(part)] = some, part
+            done += len(some)
+        yield ids[:done], vectors[:done]
+
+
+def overview(
+    rows: Rows, clusters: int | None = None, where: str | None = None, alike: float = DUPLICATE, seed: int = 0
+) -> Overview:
+    """clusters: how many (a few dozen, the more rows the more, unless said). alike: near-duplicates have a cosine of at
+    least this."""
+    with vectors_of(rows, where) as (ids, vectors):
+        labels, nearest = divided(vectors, clusters or suitable(len(vectors)), seed)
+        phrases = _phrases(rows, ids, labels, seed)
+        found = [
+            Cluster(number, int((labels == number).sum()), phrases[number], rows.texts(ids[nearest[number]]))
+            for number in range(1, labels.max() + 1)
+        ]
+        return Overview(ids, labels, found, near_duplicates(vectors, labels, alike))
+
+
+def suitable(n: int) -> int:
+    """How many clusters a person may still look through."""
+    return int(np.clip(round((n / 2) ** 0.5), 2, 40))
+
+
+def divided(vectors: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """k-means: the number of each vector's cluster, and of each cluster the three vectors nearest to its centre."""
+    cluster = optional("sklearn.cluster", "clustering", "search")
+    if not 1 <= k <= len(vectors):
+        raise BanyanError(f"{len(vectors):,} rows cannot make {k} clusters")
+    rng = np.random.default_rng(seed)
+    few = len(vectors) <= FITTED_ON
+    sample = vectors if few else vectors[np.sort(rng.choice(len(vectors), FITTED_ON, replace=False))]
+    fitted = cluster.MiniBatchKMeans(k, random_state=seed, batch_size=4096, n_init=3).fit(np.asarray(sample))
+    labels, distances = np.empty(len(vectors), np.int32), np.empty(len(vectors), np.float32)
+    for start in range(0, len(vectors), BLOCK):
+        far = fitted.transform(np.asarray(vectors[start : start + BLOCK]))
+        labels[start : start + BLOCK], distances[start : start + BLOCK] = far.argmin(1), far.min(1)
+    used, sizes = np.unique(labels, return_counts=True)
+    order = used[np.argsort(-sizes, kind="stable")]
+    numbers = np.zeros(k, np.int32)
+    numbers[order] = np.arange(1, len(order) + 1)
+    labels = numbers[labels]
+    return labels, {number: _least(distances, labels == number, 3) for number in range(1, len(order) + 1)}
+
+
+def _least(values: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
+    places = np.flatnonzero(among)
+    return places[np.argsort(values[places], kind="stable")[:most]]
+
+
+# --- Typical phrases -------------------------------------------------------------------------------------------------
+
+
+def _phrases(rows: Rows, ids: np.ndarray, labels: np.ndarray, seed: int) -> dict[int, list[str]]:
+    rng = np.random.default_rng(seed)
+    texts = {}
+    for number in range(1, labels.max() + 1):
+        places = np.flatnonzero(labels == number)
+        chosen = rng.choice(places, min(len(places), TEXTS_PER_CLUSTER), replace=False)
+        texts[number] = rows.texts(ids[np.sort(chosen)])
+    return typical_phrases(texts)
+
+
+def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, list[str]]:
+    """Phrases of one to three words that are in more of a cluster's texts than of all: with p the share of its texts
+    and q that of all clusters' texts that have a phrase, by p log(p / q), which common words do not win."""
+    within = {number: _counts(some) for number, some in texts.items()}
+    overall: Counter[tuple[str, ...]] = Counter()
+    for counts in within.values():
+        overall.update(counts)
+    total = sum(map(len, texts.values()))
+    common = _common(within, texts)
+    return {
+        number: _distinct(_scored(counts, len(texts[number]), overall, total, common), most)
+        for number, counts in within.items()
+    }
+
+
+def _common(within: dict[int, Counter[tuple[str, ...]]], texts: dict[int, list[str]]) -> set[str]:
+    """Words that most clusters have in common, so that they tell nothing of any."""
+    clusters: Counter[str] = Counter()
+    for number, counts in within.items():
+        least = COMMON * len(texts[number])
+        clusters.update(phrase[0] for phrase, count in counts.items() if len(phrase) == 1 and count > least)
+    return {word for word, count in clusters.items() if count > len(texts) / 2}
+
+
+def _counts(texts: list[str]) -> Counter[tuple[str, ...]]:
+    """In how many texts each phrase is."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for text in texts:
+        said = [text[start:end].lower() for start, end in words(text)][:500]
+        lengths = range(1, LONGEST_PHRASE + 1)
+        counts.update({tuple(said[i : i + length]) for length in lengths for i in range(len(said) - length + 1)})
+    return Counter({phrase: count for phrase, count in counts.items() if count > 1 or len(texts) < 10})
+
+
+def _scored(
+    counts: Counter[tuple[str, ...]], n: int, overall: Counter[tuple[str, ...]], total: int, common: set[str]
+) -> list[tuple[float, tuple[str, ...]]]:
+    scored = []
+    for phrase, count in counts.items():
+        p, q = count / n, overall[phrase] / total
+        if p > q and phrase[0] not in common and phrase[-1] not in common:
+            scored.append((p * float(np.log(p / q)) * len(phrase) ** 0.5, phrase))
+    return sorted(scored, key=lambda pair: (-pair[0], pair[1]))
+
+
+def _distinct(scored: list[tuple[float, tuple[str, ...]]], most: int) -> list[str]:
+    """The best that share no word with a better one."""
+    kept: list[tuple[str, ...]] = []
+    for _, phrase in scored:
+        if len(kept) < most and not any(set(phrase) & set(better) for better in kept):
+            kept.append(phrase)
+    return [" ".join(phrase) for phrase in kept]
+
+
+# --- Near-duplicates -------------------------------------------------------------------------------------------------
+
+
+def near_duplicates(vectors: np.ndarray, labels: np.ndarray, alike: float = DUPLICATE) -> list[np.ndarray]:
+    """Groups of rows joined by cosines of at least `alike`. Beyond ALL_PAIRS rows only those of one cluster are
+    compared, so a pair on the border of two clusters may be missed."""
+    parent = np.arange(len(vectors))
+    whole = len(vectors) <= ALL_PAIRS
+    parts = [np.arange(len(vectors))] if whole else [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    for part in parts:
+        for first in range(0, len(part), BLOCK):
+            rows = np.asarray(vectors[part[first : first + BLOCK]])
+            for second in range(first, len(part), BLOCK):
+                others = part[second : second + BLOCK]
+                a, b = np.nonzero(rows @ np.asarray(vectors[others]).T >= alike - 1e-6)
+                for i, j in zip(part[first + a].tolist(), others[b].tolist(), strict=True):
+                    if i < j:
+                        _join(parent, i, j)
+    groups = defaultdict(list)
+    for i in range(len(parent)):
+        groups[_root(parent, i)].append(i)
+    found = [np.array(group) for group in groups.values() if len(group) > 1]
+    return sorted(found, key=lambda group: (-len(group), group[0]))
+
+
+def _root(parent: np.ndarray, i: Any) -> int:
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return int(i)
+
+
+def _join(parent: np.ndarray, i: int, j: int) -> None:
+    a, b = _root(parent, i), _root(parent, j)
+    parent[max(a, b)] = min(a, b)

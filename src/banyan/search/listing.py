@@ -1,0 +1,78 @@
+"""An overview as text, as JSON, and as a table of all rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from banyan import files
+from banyan.errors import BanyanError
+from banyan.search.clusters import Overview
+from banyan.search.table import Rows
+from banyan.svg import shorten, visible
+
+GROUPS = 10  # of near-duplicates that are shown
+FORMS = (".csv", ".jsonl")
+_AT_ONCE = 4096
+
+
+def to_text(overview: Overview, rows: Rows) -> str:
+    lines = []
+    for cluster in overview.clusters:
+        lines.append(f"{cluster.number:3}. {cluster.size:,} texts: {visible(', '.join(cluster.phrases))}")
+        lines += [f"       {shorten(visible(text), 110)}" for text in cluster.typical]
+    extra = sum(len(group) - 1 for group in overview.duplicates)
+    lines.append(f"\nnear-duplicates: {len(overview.duplicates):,} groups, {extra:,} texts like an earlier one")
+    for group in overview.duplicates[:GROUPS]:
+        lines.append(f"  {len(group):,} alike")
+        lines += [f"       {_place(row)}  {shorten(visible(row['text']), 90)}" for row in _some(overview, group, rows)]
+    if len(overview.duplicates) > GROUPS:
+        lines.append(f"  and {len(overview.duplicates) - GROUPS:,} more: -o FILE.csv has all")
+    return "\n".join(lines)
+
+
+def to_json(overview: Overview, rows: Rows) -> str:
+    clusters = [vars(cluster) for cluster in overview.clusters]
+    groups = [rows.take(overview.ids[group], ["text", "source", "row"]) for group in overview.duplicates]
+    alike: list[Any] = [[{name: row[name] for name in ("source", "row", "text")} for row in group] for group in groups]
+    return json.dumps({"clusters": clusters, "near_duplicates": alike}, ensure_ascii=False, indent=1)
+
+
+def _some(overview: Overview, group: np.ndarray, rows: Rows) -> list[dict]:
+    return rows.take(overview.ids[group[:3]], ["text", "source", "row"])
+
+
+def _place(row: dict) -> str:
+    return f"{Path(row['source']).name}:{row['row']}"
+
+
+def check(path: str) -> None:
+    """An error where nothing could be written in the end."""
+    if Path(path).suffix not in FORMS:
+        raise BanyanError(f"cannot tell how to write {path}: name a file that ends in {' or '.join(FORMS)}")
+    if not Path(path).parent.is_dir():
+        raise BanyanError(f"there is no folder {Path(path).parent} to write {Path(path).name} to")
+
+
+def write(overview: Overview, rows: Rows, path: str) -> None:
+    """source, row, cluster, near-duplicates (the number of their group, 0 for none) and text of every row."""
+    groups = np.zeros(len(overview.ids), np.int64)
+    for number, group in enumerate(overview.duplicates, 1):
+        groups[group] = number
+    names = ["source", "row", "cluster", "alike", "text"]
+    with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        if Path(path).suffix == ".csv":
+            table.writerow(names)
+        for start in range(0, len(overview.ids), _AT_ONCE):
+            some = rows.take(overview.ids[start : start + _AT_ONCE], ["text", "source", "row"])
+            for i, row in enumerate(some, start):
+                values = [row["source"], row["row"], int(overview.labels[i]), int(groups[i]), row["text"]]
+                if Path(path).suffix == ".csv":
+                    table.writerow(values)
+                else:
+                    file.write(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False) + "\n")

@@ -1,0 +1,70 @@
+"""A collection as a map: similar texts lie close together, coloured by cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from banyan.errors import BanyanError
+from banyan.search.clusters import divided, suitable, typical_phrases, vectors_of
+from banyan.search.page import page
+from banyan.search.table import Rows
+from banyan.svg import shorten, visible
+from banyan.textfile import optional
+
+MOST = 20_000  # points: what a browser draws at once, and UMAP places in a minute or so
+LONGEST_TEXT = 300  # characters that a point shows
+METHODS = ("umap", "pca")
+PRINCIPAL = 50  # dimensions that UMAP sees: those that vary most
+EDGE = 65_535  # of the map, in whole numbers
+
+
+def map_of(
+    rows: Rows,
+    title: str,
+    clusters: int | None = None,
+    where: str | None = None,
+    method: str = "umap",
+    most: int = MOST,
+    seed: int = 0,
+) -> str:
+    """A page of HTML, whole in itself. Of more than `most` rows, that many are drawn, chosen at random."""
+    if method not in METHODS:
+        raise BanyanError(f"there is no method {method!r} among {', '.join(METHODS)}")
+    with vectors_of(rows, where) as (ids, vectors):
+        chosen = np.arange(len(ids))
+        if len(ids) > most:
+            chosen = np.sort(np.random.default_rng(seed).choice(len(ids), most, replace=False))
+        ids, sample = ids[chosen], np.array(vectors[chosen])
+    labels, _ = divided(sample, clusters or suitable(len(sample)), seed)
+    found = rows.take(ids, ["text", "source", "row"])
+    texts: dict[int, list[str]] = {number: [] for number in range(1, labels.max() + 1)}
+    for label, row in zip(labels.tolist(), found, strict=True):
+        texts[label].append(row["text"])
+    phrases = typical_phrases(texts, 3)
+    names = {number: ", ".join(said) or f"cluster {number}" for number, said in phrases.items()}
+    places = laid_out(sample, method, seed)
+    data = {
+        "x": places[:, 0].tolist(),
+        "y": places[:, 1].tolist(),
+        "cluster": labels.tolist(),
+        "text": [shorten(visible(row["text"]), LONGEST_TEXT) for row in found],
+        "place": [f"{Path(row['source']).name}:{row['row']}" for row in found],
+        "clusters": [{"number": n, "name": name, "size": len(texts[n])} for n, name in names.items()],
+    }
+    return page(title, data)
+
+
+def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
+    """Places in the plane, whole numbers [n, 2] from 0 to 65535."""
+    decomposition = optional("sklearn.decomposition", "a map", "search")
+    width = PRINCIPAL if method == "umap" else 2
+    reduced = decomposition.PCA(min(width, *vectors.shape), random_state=seed).fit_transform(vectors)
+    if method == "umap" and len(vectors) > 15:  # its neighbourhoods want that many
+        umap = optional("umap", "a map by UMAP", "search")
+        reduced = umap.UMAP(random_state=seed, n_jobs=1, min_dist=0.05).fit_transform(reduced)
+    plane = np.zeros((len(vectors), 2))
+    plane[:, : min(2, reduced.shape[1])] = reduced[:, :2]
+    low, high = plane.min(0), plane.max(0)
+    return np.round((plane - low) / max(float((high - low).max()), 1e-9) * EDGE).astype(int)

@@ -1,0 +1,226 @@
+"""The rows of an index: one Lance table on disk, with an index of words and, once it is large, one of vectors.
+
+Lance is columnar and read from disk, so a collection may be larger than memory. A write becomes visible whole, by the
+appearance of one small file (the manifest of a version); a process killed before that has written nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from banyan import files
+from banyan.errors import BanyanError, first_line
+from banyan.textfile import optional
+
+if TYPE_CHECKING:
+    import pyarrow
+
+APPROXIMATE_FROM = 100_000  # rows; below, every vector is looked at: some 100 ms at most
+PROBES = 50  # partitions that are looked into, at least
+REFINED = 3000  # rows that are then compared exactly, or five times as many as are wanted: docs/search.md
+NAME = "rows"
+OWN = ("text", "source", "row", "vector")  # columns that every row has
+OLD_VERSIONS = timedelta(hours=1)  # a search that began before this is over
+
+
+class Rows:
+    """A table of rows: text, vector, where it came from, and whatever columns its source has."""
+
+    def __init__(self, folder: Path, table: Any) -> None:
+        self._folder, self._table = folder, table
+        self._synced = set(_files(folder))
+
+    @classmethod
+    def create(cls, folder: Path, dim: int, language: str | None) -> Rows:
+        pa = optional("pyarrow", "an index", "search")
+        kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim))
+        rows = cls(folder, _database(folder).create_table(NAME, schema=pa.schema(list(zip(OWN, kinds, strict=True)))))
+        rows._synced = set()
+        rows._index_words(language)
+        return rows
+
+    @classmethod
+    def open(cls, folder: Path) -> Rows:
+        try:
+            return cls(folder, _database(folder).open_table(NAME))
+        except (ValueError, RuntimeError, OSError) as error:
+            raise BanyanError(f"cannot read the rows of {folder}: {first_line(error)}") from None
+
+    # --- Rows in and out ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._table.count_rows()
+
+    def count(self, where: str | None = None) -> int:
+        with _condition(where):
+            return self._table.count_rows(where)
+
+    @property
+    def columns(self) -> dict[str, pyarrow.DataType]:
+        """Those of the sources: name and type."""
+        return {field.name: field.type for field in self._table.schema if field.name not in OWN}
+
+    @property
+    def dim(self) -> int:
+        return self._table.schema.field("vector").type.list_size
+
+    def add_columns(self, kinds: dict[str, pyarrow.DataType]) -> None:
+        """Empty in the rows that are there already."""
+        pa = optional("pyarrow", "an index", "search")
+        if kinds:
+            self._table.add_columns([pa.field(name, kind) for name, kind in kinds.items()])
+
+    def append(self, columns: dict[str, Any], vectors: np.ndarray) -> None:
+        """All of these rows or, if the process is killed, none. When this returns they are on the disk."""
+        pa = optional("pyarrow", "an index", "search")
+        flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
+        values = columns | {"vector": pa.FixedSizeListArray.from_arrays(flat, self.dim)}
+        schema = self._table.schema
+        missing = {field.name: pa.nulls(len(vectors), field.type) for field in schema if field.name not in values}
+        try:
+            self._table.add(pa.table([(values | missing)[field.name] for field in schema], schema=schema))
+            self._sync()
+        except (RuntimeError, OSError) as error:
+            told = "the disk is full" if "No space left" in str(error) else first_line(error)
+            kept = "what was indexed before is kept, and the same command goes on"
+            raise BanyanError(f"cannot write to {self._folder}: {told}; {kept}") from None
+
+    def delete(self, where: str) -> int:
+        """How many went."""
+        before = len(self)
+        with _condition(where):
+            self._table.delete(where)
+        self._sync()
+        return before - len(self)
+
+    def last(self, source: str) -> int:
+        """The number of the source's last row here; 0 where there is none."""
+        found = self._table.search().where(f"source = {quoted(source)}").select(["row"])
+        return max((max(batch.column("row").to_pylist()) for batch in found.to_batches() if len(batch)), default=0)
+
+    def scan(self, columns: Sequence[str], where: str | None = None, most: int | None = None) -> pyarrow.Table:
+        """Rows in the order of the table, at most so many."""
+        query = self._table.search().select(list(columns))
+        if most is not None:
+            query = query.limit(most)
+        with _condition(where):
+            return (query.where(where) if where else query).to_arrow()
+
+    def vectors(self, where: str | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(ids [n], vectors [n, E]) of rows, by the thousand."""
+        query = self._table.search().select(["vector"]).with_row_id(True)
+        with _condition(where):
+            for batch in (query.where(where) if where else query).to_batches():
+                flat = batch.column("vector").flatten().to_numpy()
+                yield batch.column("_rowid").to_numpy(), flat.reshape(-1, self.dim)
+
+    def take(self, ids: np.ndarray, columns: Sequence[str]) -> list[dict]:
+        """The rows of these ids, in their order."""
+        if not len(ids):
+            return []
+        query = self._table.take_row_ids([int(row) for row in ids]).select(list(columns)).with_row_id()
+        found = {row["_rowid"]: row for row in query.to_arrow().to_pylist()}
+        return [found[int(row)] for row in ids]
+
+    def texts(self, ids: np.ndarray) -> list[str]:
+        return [row["text"] for row in self.take(ids, ["text"])]
+
+    # --- Search ------------------------------------------------------------------------------------------------------
+
+    def nearest(self, vector: np.ndarray, k: int, where: str | None = None, exact: bool = False) -> list[dict]:
+        """The k rows of the greatest dot product with `vector`."""
+        query = self._table.search(vector, vector_column_name="vector", query_type="vector").distance_type("dot")
+        query = query.minimum_nprobes(PROBES).maximum_nprobes(0)  # 0: all, where few rows pass `where`
+        query = query.refine_factor(max(REFINED // k, 5))
+        return self._found(query.bypass_vector_index() if exact else query, k, where)
+
+    def matching(self, text: str, k: int, where: str | None = None) -> list[dict]:
+        """The k rows whose words match best (BM25)."""
+        if not text.strip():
+            return []
+        words = optional("lancedb.query", "an index", "search").MatchQuery(text, "text")
+        return self._found(self._table.search(words, query_type="fts"), k, where)
+
+    def _found(self, query: Any, k: int, where: str | None) -> list[dict]:
+        with _condition(where):
+            query = query.where(where, prefilter=True) if where else query
+            return query.limit(k).with_row_id(True).to_arrow().to_pylist()
+
+    # --- Indexes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def approximate(self) -> bool:
+        return any(index.columns == ["vector"] for index in self._table.list_indices())
+
+    def settle(self) -> None:
+        """Bring the indexes up to date, join small files, and drop what no version needs. Search is right without it,
+        only slower: rows that no index has yet are looked at one by one."""
+        if len(self) >= APPROXIMATE_FROM and self._outgrown():
+            self._index_vectors()
+        self._table.optimize(cleanup_older_than=OLD_VERSIONS)
+        self._sync()
+
+    def _outgrown(self) -> bool:
+        """Whether fewer rows were there when the vectors were last divided into partitions than came since."""
+        names = [index.name for index in self._table.list_indices() if index.columns == ["vector"]]
+        if not names:
+            return True
+        state = self._table.index_stats(names[0])
+        return state is None or state.num_unindexed_rows > state.num_indexed_rows
+
+    def _index_vectors(self) -> None:
+        from lancedb.index import IvfRq
+
+        self._table.create_index("vector", config=IvfRq(distance_type="dot"), replace=True)
+
+    def _index_words(self, language: str | None) -> None:
+        """ICU finds words in scripts without spaces, and keeps those of Indian scripts whole."""
+        from lancedb.index import FTS
+
+        known = language is not None
+        words = FTS(base_tokenizer="icu", stem=known, remove_stop_words=known, language=language or "English")
+        try:
+            self._table.create_index("text", config=words)
+        except (ValueError, RuntimeError) as error:
+            raise BanyanError(f"no index of words can be made for language {language}: {first_line(error)}") from None
+
+    def _sync(self) -> None:
+        """Flush what is new to the disk, so that not even a power cut takes it back."""
+        new = [path for path in _files(self._folder) if path not in self._synced]
+        for path in new:
+            files.sync(path)
+        for folder in {path.parent for path in new}:
+            files.sync(folder)
+        self._synced.update(new)
+
+
+def quoted(text: str) -> str:
+    """As a string of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def _condition(where: str | None) -> Iterator[None]:
+    """Lance's complaint about a condition, as ours."""
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as error:
+        if where is None:
+            raise
+        told = f"{where!r} is no condition that can be met here: {first_line(error)[:300]}"
+        raise BanyanError(f"{told} (it is SQL, as in: year >= 1900 AND author = 'Livy')") from None
+
+
+def _database(folder: Path) -> Any:
+    return optional("lancedb", "an index", "search").connect(folder)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)

@@ -1,0 +1,26 @@
+"""Words as people see them: between white space, without the punctuation around them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_BETWEEN_SPACES = re.compile(r"\S+")
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    """Where the words begin and end. Vowel signs and other marks belong to them, as in Indian scripts."""
+    found = []
+    for match in _BETWEEN_SPACES.finditer(text):
+        start, end = match.span()
+        while start < end and _around(text[start]):
+            start += 1
+        while start < end and _around(text[end - 1]):
+            end -= 1
+        if start < end:
+            found.append((start, end))
+    return found
+
+
+def _around(character: str) -> bool:
+    return not character.isalnum() and unicodedata.category(character)[0] in "PSZC"

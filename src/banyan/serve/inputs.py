@@ -1,0 +1,115 @@
+"""Texts and tokens of a request, checked; and their vectors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from banyan.encoder import Banyan
+from banyan.serve.limits import Limits
+from banyan.serve.refusal import EMPTY, INVALID, TOO_LONG, Refused, whole
+
+
+class Ragged(NamedTuple):
+    tokens: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def cut(self, longest: int, keep_end: bool) -> Ragged:
+        """At most so many tokens of each text: its first, or its last."""
+        lengths = np.minimum(np.diff(self.offsets), longest)
+        starts = self.offsets[1:] - lengths if keep_end else self.offsets[:-1]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        return Ragged(self.tokens[np.repeat(starts, lengths) + within], offsets)
+
+
+def texts(value: Any, name: str, limits: Limits) -> list[str]:
+    """A string or a list of strings."""
+    found = [value] if isinstance(value, str) else value
+    if value is None:
+        raise Refused(INVALID, f"{name} is missing: give a string or a list of strings", name)
+    if not isinstance(found, list) or (found and set(map(type, found)) != {str}):
+        raise Refused(INVALID, f"{name} must be a string or a list of strings", name)
+    _check_batch(found, name, limits)
+    return found
+
+
+def ragged(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
+    """The tokens of a string, of strings, or of lists of tokens."""
+    if is_tokens(value):
+        return tokens(value, name, model, limits)
+    return Ragged(*model.tokenizer.encode(texts(value, name, limits)))
+
+
+def within(batch: Ragged, name: str, limits: Limits, truncate: str | None = None) -> Ragged:
+    """The batch itself if it keeps to the limits. truncate: Right or Left, where texts that are too long are cut."""
+    if len(batch.tokens) <= min(limits.input_tokens, limits.batch_tokens):
+        return batch
+    lengths = np.diff(batch.offsets)
+    if lengths.max() > limits.input_tokens:
+        if truncate is None:
+            which, longest = int(np.argmax(lengths)), int(lengths.max())
+            raise Refused(TOO_LONG, f"{name}[{which}] has {longest:,} tokens, of at most {limits.input_tokens:,}", name)
+        batch = batch.cut(limits.input_tokens, keep_end=truncate == "Left")
+    if len(batch.tokens) > limits.batch_tokens:
+        told = f"{name} has {len(batch.tokens):,} tokens altogether, of at most {limits.batch_tokens:,} in a request"
+        raise Refused(TOO_LONG, told, name)
+    return batch
+
+
+def is_tokens(value: Any) -> bool:
+    return isinstance(value, list) and not {int, float, list}.isdisjoint(map(type, value[:1]))
+
+
+def tokens(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
+    """A list of tokens, or a list of such lists."""
+    lists = value if isinstance(value, list) and value and type(value[0]) is list else [value]
+    if set(map(type, lists)) != {list}:
+        raise Refused(INVALID, f"{name} must be a list of tokens, or a list of such lists", name)
+    _check_batch(lists, name, limits)
+    offsets = np.cumsum([0, *map(len, lists)])
+    flat = [whole(token) for tokens in lists for token in tokens]
+    if set(map(type, flat)) != {int}:
+        raise Refused(INVALID, f"the tokens of {name} must be whole numbers", name)
+    if min(flat) < 0 or max(flat) >= len(model.embedding):
+        told = f"tokens are those of this model's own tokenizer (POST /tokenize): 0 to {len(model.embedding) - 1}"
+        raise Refused(INVALID, f"{name} has a token that the model does not know; {told}", name)
+    return Ragged(np.array(flat, np.int32), offsets)
+
+
+def _check_batch(items: list, name: str, limits: Limits) -> None:
+    if not items:
+        raise Refused(EMPTY, f"{name} is empty: give at least one text", name)
+    if len(items) > limits.batch:
+        raise Refused(TOO_LONG, f"{name} has {len(items):,} texts, of at most {limits.batch:,} in a request", name)
+    if not all(items):
+        told = "" if len(items) == 1 else f"[{next(i for i, item in enumerate(items) if not item)}]"
+        raise Refused(EMPTY, f"{name}{told} is empty: a text needs at least one character", name)
+
+
+def dimensions(value: int | None, model: Banyan) -> int | None:
+    if value is not None and not 1 <= value <= model.dim:
+        raise Refused(INVALID, f"dimensions must be between 1 and {model.dim}, not {value}", "dimensions")
+    return value
+
+
+def vectors(model: Banyan, batch: Ragged, keep: int | None, normalize: bool) -> np.ndarray:
+    """float32: the bits of model.encode(..., truncate_dim=keep, normalize=normalize)."""
+    if keep is None or keep == model.dim:
+        found = model.encode_tokens(batch.tokens, batch.offsets, normalize)
+    else:
+        found = np.ascontiguousarray(model.encode_tokens(batch.tokens, batch.offsets)[:, :keep])
+        if normalize:
+            found = unit(found)
+    return found
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Rows of length 1; a zero row stays zero."""
+    norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    norm[norm == 0] = 1
+    return rows / norm[:, None]

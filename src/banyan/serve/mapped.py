@@ -1,0 +1,38 @@
+"""A model whose weights stay in the file: the system keeps one copy in memory for all processes that read it."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from pathlib import Path
+
+import numpy as np
+
+from banyan.encoder import WEIGHTS, Banyan
+
+_HEAD = 8  # bytes that say how long the header is
+
+
+def load(path: str | Path) -> Banyan:
+    """As Banyan.from_pretrained (which finds and checks the folder), but mapped."""
+    checked = Banyan.from_pretrained(path)
+    assert checked.folder
+    weights = {**checked.weights, **_mapped(checked.folder / WEIGHTS)}
+    return Banyan(checked.config, checked.tokenizer, weights)
+
+
+def _mapped(path: Path) -> dict[str, np.ndarray]:
+    """The float32 tensors of a safetensors file. Mapped to be copied on write, because kernels are compiled for arrays
+    that may be written to; nobody does, so nothing is copied."""
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    start = _HEAD + int.from_bytes(data[:_HEAD], "little")
+    tensors = {}
+    for name, tensor in json.loads(data[_HEAD:start]).items():
+        if name == "__metadata__" or tensor["dtype"] != "F32":
+            continue
+        first, last = tensor["data_offsets"]
+        values = np.frombuffer(data, "<f4", (last - first) // 4, start + first).reshape(tensor["shape"])
+        if values.flags.aligned:
+            tensors[name] = values
+    return tensors

@@ -1,0 +1,89 @@
+"""What is said to a request that is not served, in the words of OpenAI (under /v1) or of Text Embeddings Inference."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+
+class Why(NamedTuple):
+    """A status, and the error's names, in each of the two interfaces."""
+
+    openai: int
+    type: str
+    code: str | None
+    tei: int
+    error_type: str
+
+
+_BAD = "invalid_request_error"
+NOT_JSON = Why(400, _BAD, None, 400, "Validation")
+INVALID = Why(400, _BAD, None, 422, "Validation")
+EMPTY = Why(400, _BAD, None, 400, "Empty")
+TOO_LONG = Why(400, _BAD, None, 413, "Validation")  # too many texts or tokens: OpenAI calls this a bad request
+TOO_LARGE = Why(413, _BAD, "request_too_large", 413, "Validation")
+NO_KEY = Why(401, _BAD, "invalid_api_key", 401, "Unauthorized")
+NO_MODEL = Why(404, _BAD, "model_not_found", 404, "NotFound")
+NO_ROUTE = Why(404, _BAD, None, 404, "NotFound")
+NO_METHOD = Why(405, _BAD, None, 405, "NotAllowed")
+SLOW = Why(408, "timeout_error", None, 408, "Timeout")
+BUSY = Why(429, "rate_limit_error", "overloaded", 429, "Overloaded")
+BROKEN = Why(500, "server_error", None, 500, "Backend")
+STOPPING = Why(503, "server_error", None, 503, "Unhealthy")
+
+STATUSES = (200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503)  # all that is ever answered
+
+
+class Refused(Exception):
+    def __init__(self, why: Why, message: str, param: str | None = None, headers: tuple = ()) -> None:
+        super().__init__(message)
+        self.why, self.message, self.param, self.headers = why, message, param, headers
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Status and body."""
+        why = self.why
+        if path.startswith("/v1/"):
+            error = {"message": self.message, "type": why.type, "param": self.param, "code": why.code}
+            return why.openai, orjson.dumps({"error": error})
+        return why.tei, orjson.dumps({"error": self.message, "error_type": why.error_type})
+
+
+def fields(body: Any) -> dict[str, Any]:
+    """The object that a request's body is."""
+    if not isinstance(body, dict):
+        raise Refused(INVALID, f"the body must be a JSON object, not {_named(body)}")
+    return body
+
+
+def field(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """One of a body's fields; null is as good as none."""
+    value = body.get(name)
+    if value is None:
+        return default
+    if kind is int:
+        value = whole(value)
+    if type(value) is not kind:  # True is no number here
+        raise Refused(INVALID, f"{name} must be {_KINDS[kind]}, not {_named(value)}", name)
+    return value
+
+
+def whole(value: Any) -> Any:
+    """1.0 is a whole number in JSON."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def choice(body: dict[str, Any], name: str, known: tuple[str, ...]) -> str:
+    """One of some words, the first unless said otherwise."""
+    value = field(body, name, str, known[0])
+    if value not in known:
+        raise Refused(INVALID, f"{name} must be one of {', '.join(known)}, not {value[:40]!r}", name)
+    return value
+
+
+_KINDS = {str: "a string", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
+_KINDS |= {float: "a number", type(None): "null"}
+
+
+def _named(value: Any) -> str:
+    return _KINDS[type(value)]

@@ -1,0 +1,100 @@
+"""The routes of Text Embeddings Inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+
+from banyan._version import __version__
+from banyan.serve import inputs
+from banyan.serve.jobs import Job
+from banyan.serve.refusal import INVALID, Refused, choice, field, fields
+from banyan.serve.service import Answer, Service
+from banyan.tokenizer import without_surrogates
+
+DIRECTIONS = ("Right", "Left")
+
+
+def embed(service: Service, body: Any) -> Job:
+    """POST /embed"""
+    body = fields(body)
+    keep = inputs.dimensions(field(body, "dimensions", int), service.model)
+    normalize = field(body, "normalize", bool, True)
+    return Job(body.get("inputs"), "inputs", keep, normalize, _truncation(body), lambda found, _: _written(found))
+
+
+def _written(numbers: np.ndarray) -> bytes:
+    return orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def similarity(service: Service, body: Any) -> Answer:
+    """POST /similarity: cosines of one sentence with others."""
+    body = fields(body)
+    given = field(body, "inputs", dict, {})
+    source, sentences = given.get("source_sentence"), given.get("sentences")
+    if not isinstance(source, str) or not isinstance(sentences, list):
+        told = "inputs must be an object with source_sentence (a string) and sentences (a list of strings)"
+        raise Refused(INVALID, told, "inputs")
+    inputs.texts(source, "source_sentence", service.limits)
+    inputs.texts(sentences, "sentences", service.limits)
+    truncate = _truncation(field(body, "parameters", dict, {}))
+    batch = inputs.ragged([source, *sentences], "sentences", service.model, service.limits)
+    batch = inputs.within(batch, "sentences", service.limits, truncate)
+    vectors = inputs.vectors(service.model, batch, None, normalize=True)
+    cosines = np.einsum("ij,j->i", vectors[1:], vectors[0])
+    return Answer(_written(cosines), len(batch), len(batch.tokens))
+
+
+def _truncation(body: dict[str, Any]) -> str | None:
+    direction = choice(body, "truncation_direction", DIRECTIONS)
+    return direction if field(body, "truncate", bool, False) else None
+
+
+def tokenize(service: Service, body: Any) -> Answer:
+    """POST /tokenize: tokens with the characters they stand for."""
+    body = fields(body)
+    field(body, "add_special_tokens", bool)  # there are none
+    texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
+    found = [_tokens(service, without_surrogates(text)) for text in texts]
+    return Answer(orjson.dumps(found), len(texts), sum(map(len, found)))
+
+
+def _tokens(service: Service, text: str) -> list[dict[str, Any]]:
+    tokens, spans = service.model.tokenizer.encode_with_offsets(text)
+    return [
+        {"id": id, "text": text[start:stop], "special": False, "start": start, "stop": stop}
+        for id, (start, stop) in zip(tokens.tolist(), spans, strict=True)
+    ]
+
+
+def decode(service: Service, body: Any) -> Answer:
+    """POST /decode: the (normalised) text of tokens."""
+    body = fields(body)
+    field(body, "skip_special_tokens", bool)
+    batch = inputs.tokens(body.get("ids"), "ids", service.model, service.limits)
+    inputs.within(batch, "ids", service.limits)
+    lists = [part.tolist() for part in np.split(batch.tokens, batch.offsets[1:-1])]
+    return Answer(orjson.dumps(service.decoder.decode_batch(lists)), len(batch), len(batch.tokens))
+
+
+def info(service: Service) -> Answer:
+    """GET /info"""
+    limits = service.limits
+    about = {
+        "model_id": service.names[0],
+        "model_sha": None,
+        "model_dtype": "float32",
+        "model_type": {"embedding": {"pooling": "tree"}},
+        "dimensions": service.model.dim,
+        "vocabulary": len(service.model.embedding),
+        "max_concurrent_requests": limits.concurrent,
+        "max_input_length": limits.input_tokens,
+        "max_batch_tokens": limits.batch_tokens,
+        "max_client_batch_size": limits.batch,
+        "max_body_bytes": limits.body,
+        "auto_truncate": False,
+        "version": __version__,
+    }
+    return Answer(orjson.dumps(about))

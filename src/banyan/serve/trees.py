@@ -1,0 +1,36 @@
+"""Trees over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from banyan.serve import inputs
+from banyan.serve.refusal import choice, field, fields
+from banyan.serve.service import Answer, Service
+from banyan.tree import Tree
+
+_FORMS: dict[str, Callable[[Tree], str]] = {
+    "brackets": lambda tree: tree.to_brackets(),
+    "svg": lambda tree: tree.to_svg(),
+    "text": str,
+}
+FORMATS = ("json", *_FORMS)
+
+
+def parse(service: Service, body: Any) -> Answer:
+    """POST /parse: the tree of each text, as an object (format json) or as a string."""
+    body = fields(body)
+    form = choice(body, "format", FORMATS)
+    embeddings = field(body, "embeddings", bool, False)
+    texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
+    batch = inputs.ragged(texts, "inputs", service.model, service.limits)
+    n = len(inputs.within(batch, "inputs", service.limits).tokens)
+    trees = [service.model.parse(text) for text in texts]
+    if form == "json":
+        body = b"[%b]" % b",".join([tree.to_json(embeddings).encode() for tree in trees])
+    else:
+        body = orjson.dumps([_FORMS[form](tree) for tree in trees])
+    return Answer(body, len(texts), n)
