@@ -83,7 +83,8 @@ class Records:
         by_seed: dict[int, list[float]] = {}
         for name in names:
             for record in self[name]:
-                values = [one["value"] for one in record["figures"] if one["task"] == name and one["metric"] == metric]
+                own = record["language"], metric
+                values = [one["value"] for one in record["figures"] if (one["task"], one.get("metric")) == own]
                 by_seed.setdefault(record["seed"], []).extend(values)
         return Estimate(tuple(statistics.fmean(v) for _, v in sorted(by_seed.items()) if len(v) == len(names)))
 
