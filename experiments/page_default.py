@@ -21,7 +21,8 @@ def presets(material: Material, paired: dict[str, Any]) -> str:
     rows = [*_english(material), *_languages(material), _arguana(material)]
     head = ["set", *(f"`{preset}`" for preset in PRESETS), "TF-IDF"]
     parts = [TOLD, table(head, rows)]
-    parts += [given(content) for content in paired.values()] or [f"Set by set against both, of `experiments/paired.py`: {NOT_RUN}."]
+    lacking = f"Set by set against both, of `experiments/paired.py`: {NOT_RUN}."
+    parts += [given(content) for content in paired.values()] or [lacking]
     return section("13. Presets that go past the paper", *parts)
 
 
