@@ -503,9 +503,11 @@ def test_a_model_that_an_older_program_would_misread_says_so(corpus, tmp_path):
         assert json.loads((tmp_path / name / "config.json").read_text())["format"] == formats[name]
 
 
-@pytest.mark.parametrize(("steps", "epochs"), [(1, 15), (342, 14), (900, 5), (10_000, 5)])
-def test_a_small_corpus_is_gone_through_more_often(steps, epochs):
-    assert training.suitable_epochs(steps) == epochs
+@pytest.mark.parametrize(
+    ("steps", "all", "batch"), [(1, 15, 15), (342, 14, 8), (900, 5, 3), (909, 5, 3), (10_000, 5, 3)]
+)
+def test_a_small_corpus_is_gone_through_more_often(steps, all, batch):
+    assert (training.suitable_epochs(steps), training.suitable_epochs(steps, "batch")) == (all, batch)
 
 
 def test_the_default_preset_chooses_its_epochs(corpus, tmp_path):

@@ -495,7 +495,7 @@ _SETTINGS = {
     "repeats": "every occurrence of a token in a text is a leaf; without, only the first, once the model is trained",
     "min_pieces": "shorter sentences are not trained on",
     "max_pieces": "longer sentences are not trained on",
-    "epochs": "times through the corpus (where the preset does not say: 5 to 15, the smaller it is the more)",
+    "epochs": "times through the corpus (where the preset does not say: up to 15, the smaller the corpus the more)",
     "batch_size": "sentences of a step",
     "lr": "learning rate of Adam",
     "clip": "the greatest norm of a step's gradient, if there is to be one",

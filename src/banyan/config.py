@@ -53,7 +53,7 @@ class Config:
     max_pieces: int = 200
 
     # training
-    epochs: int | None = 15  # None: chosen to suit the corpus, 5 to 15, the smaller it is the more
+    epochs: int | None = 15  # None: chosen to suit the corpus, the smaller it is the more, up to 15
     batch_size: int = 512
     lr: float = 1e-3
     lr_end: float = 1.0  # share of it that is left at the end; from step to step it falls by the same
@@ -216,7 +216,7 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "default": _DEFAULT,
-    "light": {**_DEFAULT, "candidates": "batch", "epochs": 3},
+    "light": {**_DEFAULT, "candidates": "batch"},
     "paper": {},
     "self-strae": {
         "channels": 16,

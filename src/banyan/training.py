@@ -51,13 +51,15 @@ if TYPE_CHECKING:
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
 
-ENOUGH = 4500  # steps, five epochs of ten million words; a smaller corpus has more epochs
-FEWEST, MOST = 5, 15  # epochs
+TEN_MILLION = 900  # steps of an epoch of so many words; a smaller corpus is gone through more often
+FEWEST = {"all": 5, "batch": 3}  # epochs, by the candidates: those of the batch are the cheap way
+MOST = 15
 
 
-def suitable_epochs(steps: int) -> int:
+def suitable_epochs(steps: int, candidates: str = "all") -> int:
     """How often to go through a corpus that has so many steps."""
-    return min(max(math.ceil(ENOUGH / steps), FEWEST), MOST)
+    fewest = FEWEST[candidates]
+    return min(max(math.ceil(fewest * TEN_MILLION / steps), fewest), MOST)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -256,7 +258,7 @@ class Run:
         self.epoch_steps = self.us.least(math.ceil(len(self.train_part) / self.share))
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
-        self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps)
+        self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config.candidates)
         steps = self.epochs * self.epoch_steps
         self._tell_what_is_ahead(steps)
         self.saved = started = time.monotonic()
