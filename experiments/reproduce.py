@@ -3,9 +3,9 @@
     python experiments/reproduce.py all --prepare --data ../shared/data --work work
     python experiments/reproduce.py english languages --data ../shared/data --work work --seeds 0 1 2 3
 
-NAMES are runs or groups of them (experiments/runs.py): english, ablations, channels, languages, controls, all. One seed
-of everything comes first. Each run leaves experiments/results/runs/NAME-SEED.json; `python experiments/page.py` makes
-RESULTS.md of them.
+NAMES are runs or groups of them (experiments/runs.py): english, ablations, channels, languages, controls, presets, all.
+One seed of everything comes first. Each run leaves experiments/results/runs/NAME-SEED.json; `python
+experiments/page.py` makes RESULTS.md of them.
 """
 
 from __future__ import annotations

@@ -73,12 +73,12 @@ _ALL = [
     Experiment("af-15", ("languages",), 3, "af"),
     _ablation("self-strae-fast", "self-strae", 3, epochs=5, lr=1e-3),  # does its rate explain its distance?
     Experiment("both", ("ablations",), 3, preset="self-strae", settings={"objective": "both", "lr": 1e-3}),
-    Experiment("default", ("default",), 1, preset="default"),
-    Experiment("light", ("default",), 1, preset="light"),
-    *(Experiment(f"default-{name}", ("default",), 1, name, preset="default") for name in LANGUAGES),
+    Experiment("default", ("presets",), 1, preset="default"),
+    Experiment("light", ("presets",), 1, preset="light"),
+    *(Experiment(f"default-{name}", ("presets",), 1, name, preset="default") for name in LANGUAGES),
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
-GROUPS = ("english", "ablations", "channels", "languages", "controls", "default")
+GROUPS = ("english", "ablations", "channels", "languages", "controls", "presets")
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:

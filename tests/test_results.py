@@ -390,3 +390,9 @@ def test_no_tree_encodes_the_mean_and_nothing_as_zero():
     embedding = np.arange(8, dtype=np.float32).reshape(4, 2)
     encoded = no_tree.Encoder(Letters(), embedding).encode(["ab", "", "d", "aaa", ""])
     np.testing.assert_array_equal(encoded, [[1, 2], [0, 0], [6, 7], [0, 1], [0, 0]])
+
+
+def test_no_group_has_the_name_of_a_run():
+    """Whoever asks for the run would get the whole group."""
+    everything = [*runs.EXPERIMENTS.values(), *importlib.import_module("ideas").IDEAS]
+    assert not {one.name for one in everything} & {group for one in everything for group in one.groups}
