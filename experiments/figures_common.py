@@ -48,18 +48,27 @@ def load(path: str | Path) -> Banyan:
         return Banyan.from_pretrained(path)
     if not path.is_file():
         raise BanyanError(f"there is no model folder and no .npz file {path}")
-    with np.load(path) as arrays:
-        lacking = [name for name in ("embedding", *Functions._fields) if name not in arrays]
-        if lacking:
-            raise BanyanError(f"{path} is no model with trees: it has no {', '.join(lacking)}")
-        settings = json.loads(str(arrays["config"])) if "config" in arrays else _recorded(path)
-        weights = {name: arrays[name].astype(np.float32) for name in arrays.files if name != "config"}
+    config, weights = kept(path)
     if (beside := path.with_name(path.stem + OUTPUT_NPZ)).is_file():
-        with np.load(beside) as arrays:
-            weights.update({name: arrays[name].astype(np.float32) for name in OUTPUT})
-    known = Config.__dataclass_fields__
-    config = Config(**{name: value for name, value in settings.items() if name in known})
+        weights.update(arrays_of(beside))
     return Banyan(config, Tokenizer.from_file(path.parent / TOKENIZER), weights)
+
+
+def kept(path: Path) -> tuple[Config, dict[str, np.ndarray]]:
+    """The settings and the weights of a model with trees, from its .npz."""
+    weights = arrays_of(path)
+    lacking = [name for name in ("embedding", *Functions._fields) if name not in weights]
+    if lacking:
+        raise BanyanError(f"{path} is no model with trees: it has no {', '.join(lacking)}")
+    settings = json.loads(str(weights.pop("config"))) if "config" in weights else _recorded(path)
+    known = Config.__dataclass_fields__
+    return Config(**{name: value for name, value in settings.items() if name in known}), weights
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """Of an .npz: numbers that were stored in float16 become float32 again."""
+    with np.load(path) as file:
+        return {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in file.items()}
 
 
 def _recorded(path: Path) -> dict[str, Any]:

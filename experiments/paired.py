@@ -9,16 +9,14 @@ default-ha-0.npz and ha-0.npz; WORK the tokenizers they were trained with. Write
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from baselines import IDF_LINES, TfIdf, spearman
-from figures_common import RESULTS, corpus_lines, keep
+from figures_common import RESULTS, corpus_lines, keep, kept
 from prepared import name_of
 
-from banyan.config import Config
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.evaluate import outcome, suites
 from banyan.evaluate.outcome import Interval, Outcome
@@ -38,11 +36,7 @@ def model_of(path: Path, language: str, work: Path) -> Banyan | None:
     """The model whose weights were kept there, if they were."""
     if not path.exists():
         return None
-    with np.load(path) as file:
-        stored = dict(file)
-    settings = json.loads(str(stored.pop("config")))
-    config = Config(**{name: value for name, value in settings.items() if name in Config().to_dict()})
-    weights = {name: array if name == "lexical" else array.astype(np.float32) for name, array in stored.items()}
+    config, weights = kept(path)
     return Banyan(config, Tokenizer.from_file(work / name_of(language, config) / TOKENIZER), weights)
 
 
@@ -53,8 +47,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> dict[str, Any]:
         language = task.name if task.name in LANGUAGES else "en"
         named = {"default": f"default-{language}", "paper": language} if language != "en" else {}
         names = {"default": "default", "paper": "banyan", **named}
-        kept = {key: options.weights / f"{name}-0.npz" for key, name in names.items()}
-        models = {key: model_of(path, language, options.work) for key, path in kept.items()}
+        paths = {key: options.weights / f"{name}-0.npz" for key, name in names.items()}
+        models = {key: model_of(path, language, options.work) for key, path in paths.items()}
         if not task.paths or models["default"] is None:
             continue
         for key, model in models.items():

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from evaluation import CLASSIFICATION, beside, check_data, figures, suites_of
-from figures_common import OUTPUT, OUTPUT_NPZ
+from figures_common import OUTPUT, OUTPUT_NPZ, arrays_of
 from prepared import Prepared, name_of, prepared
 from runs import Experiment, chosen, plan
 from trained import Weights, commit, trained
@@ -175,8 +175,7 @@ class Session:
         path = self.options.out_weights / f"{stem}.npz"
         if not path.exists():
             return None
-        with np.load(path) as file:
-            return {n: a if a.dtype == np.int8 else a.astype(np.float32) for n, a in file.items() if n != "config"}
+        return {name: array for name, array in arrays_of(path).items() if name != "config"}
 
 
 def _finished(path: Path, recorded: dict[str, Any]) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_training import SMALL, lines
 
 pytest.importorskip("lancedb")
 
@@ -25,17 +26,6 @@ from banyan.search.index import Index, Maker
 from banyan.search.searching import Searcher, fused
 from banyan.search.words import words
 from banyan.training import train
-
-SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True, "device": "cpu"}
-NOUNS = "cat dog bird fish horse mouse wolf bear child teacher doctor farmer king queen sailor baker".split()
-VERBS = "sees likes finds follows helps hears knows teaches paints remembers".split()
-PLACES = "in the garden,on the hill,near the river,behind the house,at the market,under the old tree".split(",")
-
-
-def lines(n: int, seed: int = 0) -> list[str]:
-    rng = random.Random(seed)
-    pick = rng.choice
-    return [f"The {pick(NOUNS)} {pick(VERBS)} the {pick(NOUNS)} {pick(PLACES)}." for _ in range(n)]
 
 
 @pytest.fixture(scope="module")

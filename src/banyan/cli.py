@@ -90,23 +90,13 @@ def _encode(options: argparse.Namespace) -> None:
     from banyan.encoding import encode_file
 
     compact.check(options.truncate_dim, options.precision, options.normalize)
-    if options.engine == "ray":
-        scaling.encode(options)
-        return
+    names = ("normalize", "truncate_dim", "precision", "column", "resume", "overwrite")
+    given = {name: getattr(options, name) for name in names}
     display = Display(options.quiet)
-    summary = encode_file(
-        _model(options),
-        options.input,
-        options.out,
-        normalize=options.normalize,
-        truncate_dim=options.truncate_dim,
-        precision=options.precision,
-        column=options.column,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        display=display,
-    )
-    display.note(str(summary))
+    if options.engine == "ray":
+        display.note(scaling.encode(options, display=display, **given))
+    else:
+        display.note(str(encode_file(_model(options), options.input, options.out, display=display, **given)))
 
 
 def _tree(options: argparse.Namespace) -> None:

@@ -173,7 +173,7 @@ class Banyan:
         if not whole:
             out[:] = form.keep(vectors)
         if normalize:
-            _normalize(out)
+            normalize_rows(out)
 
     def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
         """Embeddings of texts that are tokens already: ragged (tokens [T], offsets [n+1])."""
@@ -183,7 +183,7 @@ class Banyan:
         tokens, offsets = check_ragged(tokens, offsets, empty=True)
         out = np.zeros((len(offsets) - 1, self.dim), np.float32)
         self._encode_ragged(tokens, offsets, out)
-        return _normalize(out) if normalize else out
+        return normalize_rows(out) if normalize else out
 
     def _encode_ragged(
         self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
@@ -207,7 +207,8 @@ class Banyan:
     def similarity(self, a: Any, b: Any) -> Any:
         """Cosines of texts or embeddings (float, int8): a number for two of them, a matrix [n, m] for two lists."""
         a, b = (x if _is_embedding(x) else self.encode(x) for x in (a, b))
-        cosines = _normalize(np.atleast_2d(a).astype(np.float32)) @ _normalize(np.atleast_2d(b).astype(np.float32)).T
+        rows, columns = (normalize_rows(np.atleast_2d(x).astype(np.float32)) for x in (a, b))
+        cosines = rows @ columns.T
         return float(cosines[0, 0]) if a.ndim == b.ndim == 1 else cosines
 
     # --- Trees -------------------------------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ class Banyan:
             spans.append([spans[left][0], spans[right][1]])
         if self._lexical:
             self._lexical.put(*_under(tokens, children), embeddings)
-        unit = _normalize(learnt.copy())
+        unit = normalize_rows(learnt.copy())
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
         pieces = [self.tokenizer.pieces[token] for token in tokens]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
@@ -369,7 +370,7 @@ def _all_strings(texts: Iterable[Any]) -> list[str]:
     return texts
 
 
-def _normalize(rows: np.ndarray) -> np.ndarray:
+def normalize_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of length 1, in place; a zero row stays zero."""
     norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     norm[norm == 0] = 1

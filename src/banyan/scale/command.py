@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from banyan.errors import BanyanError
 
@@ -13,10 +14,8 @@ def engine_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=["local", "ray"], default="local", help=told)
 
 
-def encode(options: argparse.Namespace) -> None:
-    """`banyan encode --engine ray`."""
-    from banyan.display import Display
-
+def encode(options: argparse.Namespace, **given: Any) -> str:
+    """`banyan encode --engine ray`; what became of the rows. given: what encode_folder takes beside the places."""
     if len(options.input) != 1:
         raise BanyanError(f"--engine ray takes one folder of Parquet files, not {len(options.input)} inputs")
     if options.device != "cpu":
@@ -27,17 +26,4 @@ def encode(options: argparse.Namespace) -> None:
         from banyan.scale.folder import encode_folder
     except ModuleNotFoundError as error:
         raise BanyanError(f'--engine ray needs {error.name}: pip install "banyan-embed[scale]"') from None
-    display = Display(options.quiet)
-    summary = encode_folder(
-        options.model,
-        options.input[0],
-        options.out,
-        normalize=options.normalize,
-        truncate_dim=options.truncate_dim,
-        precision=options.precision,
-        column=options.column,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        display=display,
-    )
-    display.note(str(summary))
+    return str(encode_folder(options.model, options.input[0], options.out, **given))

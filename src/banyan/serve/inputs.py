@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from banyan.encoder import Banyan
+from banyan.encoder import Banyan, normalize_rows
 from banyan.serve.limits import Limits
 from banyan.serve.refusal import EMPTY, INVALID, TOO_LONG, Refused, whole
 
@@ -104,12 +104,5 @@ def vectors(model: Banyan, batch: Ragged, keep: int | None, normalize: bool) -> 
     else:
         found = np.ascontiguousarray(model.encode_tokens(batch.tokens, batch.offsets)[:, :keep])
         if normalize:
-            found = unit(found)
+            normalize_rows(found)
     return found
-
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a zero row stays zero."""
-    norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    norm[norm == 0] = 1
-    return rows / norm[:, None]
