@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint docs bench clean
 
 demo: .venv/demo.installed  ## train on the text that comes with Python, then search it by meaning
 	$(BIN)/banyan demo
@@ -18,6 +18,9 @@ lint: .venv/test.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: .venv/docs.installed  ## the site, in build/site: open index.html
+	$(BIN)/python -m mkdocs build
+
 bench: .venv/bench.installed  ## figures for the README: ratios, each checked for correctness first
 	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/train.py
@@ -27,8 +30,9 @@ bench: .venv/bench.installed  ## figures for the README: ratios, each checked fo
 	$(PYTHON) -m venv .venv
 
 .venv/demo.installed: EXTRAS = train,demo
-.venv/test.installed: EXTRAS = train,demo,data,sentencepiece,tensorboard,hub,serve,search,scale,onnx,clients,test
+.venv/test.installed: EXTRAS = train,demo,data,sentencepiece,tensorboard,hub,serve,search,scale,onnx,clients,docs,test
 .venv/bench.installed: EXTRAS = train,demo,bench
+.venv/docs.installed: EXTRAS = docs
 .venv/%.installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable ".[$(EXTRAS)]"
 	@touch $@

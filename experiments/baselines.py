@@ -11,17 +11,16 @@ are made by banyan.evaluate, as those of the models are. Writes experiments/resu
 from __future__ import annotations
 
 import argparse
-import unicodedata
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from figures_common import RESULTS, corpus_lines, keep
-from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 
+from banyan.baselines import tfidf
+from banyan.baselines.dice import Dice
+from banyan.baselines.tfidf import LINES as IDF_LINES
 from banyan.evaluate import outcome, suites
 from banyan.evaluate.classification import Labelled, f1, read_labelled
 from banyan.evaluate.outcome import Outcome
@@ -29,74 +28,16 @@ from banyan.evaluate.retrieval import Beir, read_beir, retrieval
 from banyan.evaluate.similarity import Pairs, read_pairs, rho
 
 COMMAND = "python experiments/baselines.py --data ../shared/data"
-IDF_LINES = 30_000
 
 Score = Callable[[Pairs], np.ndarray]  # one similarity for each pair
 
 
-# --- Dice ------------------------------------------------------------------------------------------------------------
-
-
-def words(text: str) -> Counter[str]:
-    """White-space words, punctuation apart (by Unicode's classes: vowel signs of Hindi are part of a word)."""
-    spaced = (" " if unicodedata.category(character)[0] in "PS" else character for character in text.lower())
-    return Counter("".join(spaced).split())
-
-
-def bigrams(text: str) -> Counter[str]:
-    """Pairs of neighbouring characters inside a white-space word; of a word of one character, the character."""
-    parts = text.lower().split()
-    return Counter(part[i : i + 2] for part in parts for i in range(max(len(part) - 1, 1)))
-
-
-def dice(a: Counter[str], b: Counter[str]) -> float:
-    """Twice what both have, over what each has; 0 where neither has anything."""
-    both, either = (a & b).total(), a.total() + b.total()
-    return 2 * both / either if either else 0.0
-
-
-def dice_of(features: Callable[[str], Counter[str]]) -> Score:
-    def score(pairs: Pairs) -> np.ndarray:
-        return np.array([dice(features(a), features(b)) for a, b in zip(pairs.first, pairs.second, strict=True)])
-
-    return score
-
-
-# --- TF-IDF ----------------------------------------------------------------------------------------------------------
-
-
-class TfIdf:
-    """Rows of length 1, sparse: their products are cosines."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True)
-        self.vectorizer.fit(lines)
-
-    def rows(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        return self.vectorizer.transform(texts)
-
-    def score(self, pairs: Pairs) -> np.ndarray:
-        return np.asarray(self.rows(pairs.first).multiply(self.rows(pairs.second)).sum(1)).ravel()
-
-    def encoder(self, queries: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
-        """A dense encode() whose cosines with these queries are exactly the sparse ones: coordinates in an orthonormal
-        basis of the space that the queries span, and the length of what lies outside it."""
-        spanning = self.rows(queries)
-        values, vectors = np.linalg.eigh((spanning @ spanning.T).toarray())
-        there = values > 1e-9  # equal queries span less
-        to_basis = vectors[:, there] / np.sqrt(values[there])
-
-        def encode(texts: Sequence[str]) -> np.ndarray:
-            rows = self.rows(texts)
-            inside = (rows @ spanning.T).toarray() @ to_basis
-            whole = np.asarray(rows.multiply(rows).sum(1)).ravel()
-            outside = np.sqrt(np.maximum(whole - (inside**2).sum(1), 0))
-            return np.column_stack([inside, outside])
-
-        return encode
-
-
 # --- The sets --------------------------------------------------------------------------------------------------------
+
+
+class TfIdf(tfidf.TfIdf):
+    def score(self, pairs: Pairs) -> np.ndarray:
+        return self.similarity(pairs.first, pairs.second)
 
 
 class Method(NamedTuple):
@@ -107,8 +48,8 @@ class Method(NamedTuple):
 def methods(data: Path, language: str) -> list[Method]:
     return [
         Method("TF-IDF", TfIdf(corpus_lines(data, language, "train", IDF_LINES)).score),
-        Method("Dice, bigrams", dice_of(bigrams)),
-        Method("Dice, words", dice_of(words)),
+        Method("Dice, bigrams", lambda pairs: Dice("bigrams").similarity(pairs.first, pairs.second)),
+        Method("Dice, words", lambda pairs: Dice("words").similarity(pairs.first, pairs.second)),
     ]
 
 
@@ -149,8 +90,7 @@ def _interval(interval: outcome.Interval) -> str:
 def arguana(data: Path) -> dict[str, Any]:
     task = next(task for task in suites.tasks("retrieval", data) if task.name == "arguana")
     beir: Beir = read_beir(task.paths[0])
-    encode = TfIdf(corpus_lines(data, "en", "train", IDF_LINES)).encoder(beir.queries)
-    outcomes = retrieval(encode, beir, "arguana")
+    outcomes = retrieval(TfIdf(corpus_lines(data, "en", "train", IDF_LINES)), beir, "arguana")
     rows = [["arguana", o.metric, o.n, round(o.value, 2), _interval(o.interval())] for o in outcomes]
     return {"columns": ["set", "measure", "queries", "TF-IDF", "95%"], "rows": rows}
 

@@ -15,7 +15,7 @@ from banyan import files
 from banyan.config import Config
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
-from banyan.graph import Forest, Graph, without_repeats
+from banyan.graph import Forest, Graph, with_few_repeats
 from banyan.reference import Functions
 from banyan.tokenizer import Tokenizer
 
@@ -114,7 +114,7 @@ def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Fore
 
     tokens, offsets = model.tokenizer.encode(texts)
     if not model.config.repeats:
-        tokens, offsets = without_repeats(tokens, offsets)
+        tokens, offsets = with_few_repeats(tokens, offsets)
     lengths = np.diff(offsets)
     kept = np.flatnonzero((lengths >= model.config.min_pieces) & (lengths <= model.config.max_pieces))[:n]
     if n is not None and len(kept) < n:

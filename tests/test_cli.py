@@ -23,7 +23,7 @@ from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 
 COMMANDS = ["train", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
-COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push"]
+COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline"]
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import random_batch, random_functions
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 
@@ -25,8 +24,6 @@ from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.classification import Labelled
-from banyan.evaluate.retrieval import Beir, retrieval
-from banyan.evaluate.similarity import Pairs
 from banyan.graph import Forest, disentangled, entangle, from_merges
 from banyan.tokenizer import Tokenizer
 
@@ -54,39 +51,6 @@ def a_forest(seed: int = 0, sentences: int = 12) -> Forest:
 
 
 # --- Baselines -------------------------------------------------------------------------------------------------------
-
-
-def test_dice_of_known_strings():
-    assert baselines.dice(baselines.bigrams("night"), baselines.bigrams("nacht")) == 2 * 1 / 8  # ht
-    assert baselines.dice(baselines.words("a b c"), baselines.words("B c d.")) == 2 * 2 / 6
-    assert baselines.dice(Counter(), Counter()) == 0
-
-
-def test_dice_counts_repeats_and_words_of_one_character():
-    assert baselines.bigrams("aaa b") == Counter({"aa": 2, "b": 1})
-    assert baselines.dice(baselines.words("the the cat"), baselines.words("the cat")) == 2 * 2 / 5
-
-
-def test_words_keep_their_vowel_signs():
-    assert baselines.words("की, दुनिया!") == Counter(["की", "दुनिया"])
-
-
-def test_tfidf_scores_are_cosines_and_equal_texts_score_one():
-    tfidf = baselines.TfIdf(TEXT)
-    pairs = Pairs(["sweet night", "sweet night"], ["sweet night", "born"], np.array([1.0, 0.0]))
-    assert_allclose(tfidf.score(pairs), [1, 0], atol=1e-12)
-
-
-def test_dense_encoder_has_the_cosines_of_the_sparse_rows():
-    queries = ["sweet night", "some are born", "sweet night"]  # two equal: the basis is smaller
-    documents = ["night and day", "some are sweet", "sweet night"]
-    tfidf = baselines.TfIdf(TEXT)
-    encode = tfidf.encoder(queries)
-    expected = (tfidf.rows(queries) @ tfidf.rows(documents).T).toarray()
-    assert_allclose(encode(queries) @ encode(documents).T, expected, atol=1e-9)
-    assert_allclose(np.linalg.norm(encode(documents), axis=1), 1)
-    data = Beir(["x", "y"], documents[:2], documents[:2], ["q"], queries[1:2], {"q": {"y": 1}}, 0)
-    assert [outcome.value for outcome in retrieval(encode, data, "toy")] == [100] * 4
 
 
 def test_majority_answers_the_frequent_class_of_the_training_data():

@@ -40,7 +40,7 @@ def losses(folder) -> list[float]:
 @pytest.mark.parametrize("settings", [{}, {"lr_end": 0.0, "spelling": 1.0, "repeats": False, "lexical": 8}], ids=str)
 def test_the_gpu_learns_what_the_cpu_learns_and_its_model_is_used_on_both(corpus, tmp_path, settings):
     for device in ("cpu", "cuda"):
-        train(corpus, tmp_path / device, device=device, precision="float32", **SETTINGS, **settings)
+        train(corpus, tmp_path / device, device=device, precision="float32", **{**SETTINGS, **settings})
     np.testing.assert_allclose(losses(tmp_path / "cuda")[:40], losses(tmp_path / "cpu")[:40], rtol=1e-3)
     np.testing.assert_allclose(losses(tmp_path / "cuda")[-1], losses(tmp_path / "cpu")[-1], rtol=2e-2)
     texts = ["abc def ghi", "a", "", "jihg fed cba abc"]
@@ -71,11 +71,11 @@ def stopped_after(windows, monkeypatch):
 
 @pytest.mark.parametrize("settings", [{}, NEW], ids=["paper", "new"])
 def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, monkeypatch, settings):
-    train(corpus, tmp_path / "whole", deterministic=True, **SETTINGS, **settings)
+    train(corpus, tmp_path / "whole", deterministic=True, **{**SETTINGS, **settings})
     with monkeypatch.context() as patched:
         stopped_after(3, patched)
         with pytest.raises(Interrupted):
-            train(corpus, tmp_path / "cut", deterministic=True, **SETTINGS, **settings)
+            train(corpus, tmp_path / "cut", deterministic=True, **{**SETTINGS, **settings})
     train(corpus, tmp_path / "cut", deterministic=True, resume=True, **SETTINGS)
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     for name, value in whole.items():
@@ -129,7 +129,7 @@ def test_the_rate_falls_in_recorded_steps_too(corpus, tmp_path, monkeypatch):
     ids=str,
 )
 def test_every_way_to_train_learns(corpus, tmp_path, settings):
-    train(corpus, tmp_path / "model", **SETTINGS, **settings)
+    train(corpus, tmp_path / "model", **{**SETTINGS, **settings})
     first, last = (np.mean(some) for some in (losses(tmp_path / "model")[:5], losses(tmp_path / "model")[-5:]))
     assert last < first - 0.05
 
@@ -137,7 +137,7 @@ def test_every_way_to_train_learns(corpus, tmp_path, settings):
 @pytest.mark.parametrize("settings", [{"preset": "self-strae"}, {"ngrams": 1000, "crops": 0.3}, NEW], ids=str)
 def test_the_same_seed_gives_the_same_bits_whatever_is_trained(corpus, tmp_path, settings):
     for name in "ab":
-        train(corpus, tmp_path / name, deterministic=True, **SETTINGS, **settings)
+        train(corpus, tmp_path / name, deterministic=True, **{**SETTINGS, **settings})
     a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
     for name, value in a.items():
         np.testing.assert_array_equal(value, b[name], err_msg=name)

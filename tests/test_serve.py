@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shlex
 import signal
 import socket
 import sys
@@ -448,27 +447,6 @@ def test_ctrl_c_ends_it_in_good_order(folder):
 # --- The page about it -----------------------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).parents[1] / "docs" / "serving.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-def test_the_python_of_the_page_runs(server, code, capsys):
-    code = code.replace("http://127.0.0.1:8080", server.address).replace('"model"', '"tiny"').replace("=128", "=8")
-    exec(compile(code, "docs/serving.md", "exec"), {})
-    assert capsys.readouterr().out
-
-
-def test_the_commands_of_the_page_run(server):
-    commands = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines()
-    for command in commands:
-        program, *arguments = shlex.split(command.replace('"model"', '"tiny"'))
-        if program == "banyan":
-            cli._options(arguments)
-        if program == "curl":
-            url, *body = arguments
-            url = url.replace("http://127.0.0.1:8080", server.address)
-            answer = httpx.post(url, content=body[1]) if body else httpx.get(url)
-            assert answer.status_code == 200, (command, answer.text)
-    assert {command.split()[0] for command in commands} == {"pip", "banyan", "curl"}
 
 
 def test_the_limits_of_the_page_are_those_of_the_command():

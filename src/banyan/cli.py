@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from banyan._version import __version__
+from banyan.baselines.command import baseline, baseline_arguments
 from banyan.config import CHOICES, DEFAULT_PRESET, PRESETS, Config
 from banyan.errors import BanyanError
 from banyan.files import write_text
@@ -166,23 +167,36 @@ def _eval(options: argparse.Namespace) -> None:
     compact.check(options.truncate_dim, options.precision)
     display = Display(options.quiet)
     tasks = _eval_tasks(options, display.note)
-    model = _model(options)
-    form = compact.Form.of(model.dim, options.truncate_dim, options.precision)
-    encoders = [compact.comparable(model, form)]
+    encode, name = _measurable(options.model, options.device, options.truncate_dim, options.precision)
+    encoders = [encode]
     if options.against:
-        encoders.append(_load(options.against, options.device).encode)
+        encoders.append(_measurable(options.against, options.device)[0])
     rows: list[list[Any]] = [[] for _ in encoders]
     with display.bar("evaluating", len(encoders) * len(tasks), "sets") as meter:
         for number, (task, which) in enumerate(itertools.product(tasks, range(len(encoders)))):
             meter(number, figures={"now": task.name})
             rows[which] += suites.measure(encoders[which], task)
-    name = options.model if form == compact.Form(model.dim) else f"{options.model} ({form})"
     with display.patience("still busy: each set is drawn again 1,000 times, for the intervals"):
         report = table.report(name, rows[0], options.against, rows[-1])
     print(table.to_text(report, shutil.get_terminal_size((160, 24)).columns), end="")
     for path in options.out:
         table.write(report, path)
         display.note(f"wrote {path}")
+
+
+def _measurable(
+    folder: str, device: str, truncate_dim: int | None = None, precision: str = "float32"
+) -> tuple[Any, str]:
+    """What `suites.measure` takes, of a model or a baseline, and the name it has in a table."""
+    from banyan import baselines, compact
+
+    model = baselines.load(folder, device) if baselines.is_baseline(folder) else _load(folder, device)
+    if not hasattr(model, "encode"):
+        if truncate_dim or precision != "float32":
+            raise BanyanError(f"{folder} compares texts without vectors: there is nothing to truncate or round")
+        return model, folder
+    form = compact.Form.of(model.dim, truncate_dim, precision)
+    return compact.comparable(model, form), folder if form == compact.Form(model.dim) else f"{folder} ({form})"
 
 
 def _eval_tasks(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Any]:
@@ -482,7 +496,7 @@ _SETTINGS = {
     "vocab_factor": "times as many as suit the corpus, where --vocab-size is not said",
     "lowercase": "read all text in lower case",
     "zero_digits": "read every digit as 0",
-    "repeats": "every occurrence of a token in a text is a leaf; without, only the first, once the model is trained",
+    "repeats": "every occurrence of a token in a text is a leaf; without, of n only 1 + ln n when texts are encoded",
     "min_pieces": "shorter sentences are not trained on",
     "max_pieces": "longer sentences are not trained on",
     "epochs": "times through the corpus (where the preset does not say: up to 15, the smaller the corpus the more)",
@@ -496,7 +510,7 @@ _SETTINGS = {
     "crop_kind": "free: each anywhere in its sentence; parts: the sentence is cut in two",
     "spelling": "length of the sketch of its characters that a token begins with, on average (0: none)",
     "lexical": "dimensions beside those that are learnt: the sum of such sketches of a text's tokens (0: none)",
-    "lexical_weight": "length of a sketch there, on average",
+    "lexical_weight": "length of that sum in an embedding, where what is learnt has length 1",
     "company": "length of the vector of its neighbours in the text that a token begins with (0: none)",
     "gate": "share of a child that its parent takes, to begin with",
     "lr_end": "share of the learning rate that is left at the end of all epochs; until then it falls evenly",
@@ -549,7 +563,7 @@ def _explain_arguments(parser: _Parser) -> None:
 def _eval_arguments(parser: _Parser) -> None:
     own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...]"
     parser.usage = f"banyan eval MODEL [--suite NAME --data DIR [--fetch]] {own} [options]"
-    _model_argument(parser)
+    parser.add_argument("model", metavar="MODEL", help="a folder that banyan train or banyan baseline wrote")
     suite = parser.add_argument_group("the paper's sets")
     suite.add_argument("--suite", metavar="NAME", help="one of those above")
     data = "the authors' files: a folder of sts12_test.csv, simlex.tsv, ..., with beir/ inside or beside it"
@@ -790,6 +804,18 @@ _COMMANDS = {
         (
             "banyan map index/ -o map.html",
             "banyan map index/ -o map.html --where \"year >= 1900\" --method pca",
+        ),
+    ),
+    "baseline": _Command(
+        baseline,
+        baseline_arguments,
+        "train or load what Banyan is compared with: GloVe, Sent2Vec, transformers, TF-IDF, ...",
+        "Without a name: which there are, and when each wins. More: docs/baselines.md.",
+        (
+            "banyan baseline glove corpus.txt --out glove/",
+            "banyan baseline sent2vec corpus.txt --out sent2vec/ --set epochs=5 dim=100",
+            "banyan baseline pretrained sentence-transformers/all-MiniLM-L6-v2 --out minilm/",
+            "banyan baseline dice --out dice/",
         ),
     ),
 }

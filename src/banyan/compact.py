@@ -20,6 +20,7 @@ import numpy as np
 from banyan.errors import BanyanError
 
 if TYPE_CHECKING:
+    from banyan.baselines import Encoder
     from banyan.encoder import Banyan
 
 _TYPES: dict[str, Any] = {"float32": np.float32, "int8": np.int8, "binary": np.uint8}
@@ -86,6 +87,6 @@ def expanded(kept: np.ndarray, dim: int) -> np.ndarray:
     return kept.astype(np.float32) / LARGEST if kept.dtype == np.int8 else kept
 
 
-def comparable(model: Banyan, form: Form) -> Callable[[Sequence[str]], np.ndarray]:
+def comparable(model: Banyan | Encoder, form: Form) -> Callable[[Sequence[str]], np.ndarray]:
     """`model.encode` for banyan.evaluate, which compares by cosine."""
-    return lambda texts: expanded(model.encode(texts, truncate_dim=form.dim, precision=form.precision), form.dim)
+    return lambda texts: expanded(form.keep(model.encode(texts)), form.dim)

@@ -37,7 +37,7 @@ class Config:
     spelling: float = 0.0  # length, on average, of the sketch of its characters that a token's vector begins with
     company: float = 0.0  # length of the vector of its neighbours in the text that it begins with
     lexical: int = 0  # dimensions beside those that are learnt, in which an embedding is the sum of such sketches
-    lexical_weight: float = 1.0  # length of a sketch there, on average
+    lexical_weight: float = 0.7  # its length there, where that of what is learnt is 1
     gate: float | None = None  # share of a child that its parent takes, to begin with; None: the authors', about 0.68
     dropout: float = 0.1
     leaf_dropout: float | None = None  # of leaves; None: as of all else
@@ -48,7 +48,7 @@ class Config:
     vocab_factor: float = 1.0  # times the size that suits
     lowercase: bool = True
     zero_digits: bool = True
-    repeats: bool = True  # or what is encoded has of each token only the first as a leaf; training has them all
+    repeats: bool = True  # or of n occurrences of a token ⌊1 + ln n⌋, in what is encoded; training has them all
     min_pieces: int = 4
     max_pieces: int = 200
 
@@ -84,6 +84,7 @@ class Config:
 
     @property
     def rate_falls(self) -> bool:
+        """Whether the learning rate changes from step to step."""
         return self.lr_end < 1
 
     @property
@@ -132,9 +133,12 @@ class Config:
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(names)}"
                 raise BanyanError(f"there is no setting {name!r}{hint}")
+        if overrides.get("vocab_size") is not None:  # then no preset's factor is meant
+            overrides = {"vocab_factor": 1.0, **overrides}
         return cls(**{"preset": preset, **PRESETS[preset], **overrides})
 
     def to_dict(self) -> dict[str, Any]:
+        """Every setting by its name."""
         return dataclasses.asdict(self)
 
     @staticmethod
@@ -150,6 +154,7 @@ class Config:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Config:
+        """The settings of a model, from its config.json; what they do not name has its default."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -202,11 +207,12 @@ CHOICES = {
 DEFAULT_PRESET = "default"
 _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "pieces": "unigram",
+    "vocab_factor": 2.0,
     "zero_digits": False,
     "repeats": False,
     "spelling": 1.0,
     "company": 1.0,
-    "lexical": 256,
+    "lexical": 512,
     "gate": 0.98,
     "crops": 3.0,
     "crop_kind": "parts",

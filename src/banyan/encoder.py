@@ -18,10 +18,10 @@ from banyan.graph import (
     Forest,
     check_ragged,
     disentangled,
-    first_occurrences,
     from_merges,
+    kept_occurrences,
     runs_of_tokens,
-    without_repeats,
+    with_few_repeats,
 )
 from banyan.reference import GATES, Functions
 from banyan.tokenizer import Tokenizer, without_surrogates
@@ -41,7 +41,7 @@ class Banyan:
 
     >>> model = Banyan.from_pretrained("model/")
     >>> model.encode(["Homer ate doughnuts.", "Lisa plays the saxophone."]).shape
-    (2, 512)
+    (2, 768)
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Banyan:
         self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
     ) -> None:
         if not self.config.repeats:
-            tokens, offsets = without_repeats(tokens, offsets)
+            tokens, offsets = with_few_repeats(tokens, offsets)
         some = np.diff(offsets) > 0
         if some.all():
             self._encoder.roots(tokens, offsets, out, n_threads)
@@ -215,14 +215,19 @@ class Banyan:
 
     def parse(self, text: str) -> Tree:
         """The tree that the model induces over a text, with the embedding of every phrase. Of a model without repeats,
-        it has a token where it stood first."""
+        it has a token where it stood first, third, eighth, ..."""
         _all_strings([text])
         text = without_surrogates(text)
-        tokens, spans = self.tokenizer.encode_with_offsets(text)
-        if not self.config.repeats:
-            kept = np.flatnonzero(first_occurrences(tokens, np.array([0, len(tokens)])))
-            tokens, spans = tokens[kept], [spans[i] for i in kept]
+        tokens, spans = self._leaves(text)
         return self._tree(text, tokens, spans, self._induced(tokens))
+
+    def _leaves(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
+        """The tokens that its tree has, and where they stand."""
+        tokens, spans = self.tokenizer.encode_with_offsets(text)
+        if self.config.repeats:
+            return tokens, spans
+        kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
+        return tokens[kept], [spans[i] for i in kept]
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
@@ -259,10 +264,10 @@ class Banyan:
         spans = np.array(token_spans, np.int64).reshape(-1, 2).tolist()
         for left, right in children:
             spans.append([spans[left][0], spans[right][1]])
-        if self._lexical:
-            self._lexical.put(*_under(tokens, children), embeddings)
         unit = normalize_rows(learnt.copy())
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
+        if self._lexical:
+            self._lexical.put(*_under(tokens, children), embeddings)
         pieces = [self.tokenizer.pieces[token] for token in tokens]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
 
@@ -288,19 +293,22 @@ class Banyan:
         from banyan.reference import compose, through
 
         tree, f = self.parse(text), self.functions
-        n = len(tree.pieces)
+        tokens, _ = self._leaves(without_surrogates(text))
+        n = len(tokens)
         if n == 0:
             return ["bias"], np.zeros((1, self.dim))
-        leaves, learnt = tree.embeddings[:n].astype(np.float64), self.config.dim
-        parts = {leaf: leaves[[leaf], :learnt] for leaf in range(n)}  # of each leaf under a node
-        bias = {leaf: np.zeros(learnt) for leaf in range(n)}  # the root that leaves of zeros would have
+        leaves = self.embedding[tokens].astype(np.float64)
+        parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # of each leaf under a node
+        bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # the root that leaves of zeros would have
         for node, (left, right) in enumerate(tree.children.tolist(), n):
             parts[node] = np.vstack([through(f.comp_l, parts.pop(left)), through(f.comp_r, parts.pop(right))])
             bias[node] = compose(bias.pop(left), bias.pop(right), f)
         root = 2 * n - 2
         composed = np.vstack([parts[root], bias[root]])
-        lexical = np.vstack([leaves[:, learnt:], np.zeros(self.dim - learnt)])
-        return [*tree.leaves, "bias"], np.hstack([composed, lexical])
+        if self._lexical:
+            sketches = np.vstack([self.weights["lexical"][tokens], np.zeros(self.config.lexical)])
+            composed = np.hstack([_of_length(composed, 1), _of_length(sketches, self.config.lexical_weight)])
+        return [*tree.leaves, "bias"], composed
 
 
 def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device: str) -> Any:
@@ -376,6 +384,11 @@ def normalize_rows(rows: np.ndarray) -> np.ndarray:
     norm[norm == 0] = 1
     rows /= norm[:, None]
     return rows
+
+
+def _of_length(parts: np.ndarray, length: float) -> np.ndarray:
+    """Such that their sum has that length, if it has any."""
+    return parts * (length / (np.linalg.norm(parts.sum(0)) or 1))
 
 
 def _pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int]:

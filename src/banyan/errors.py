@@ -2,7 +2,7 @@
 
 
 class BanyanError(ValueError):
-    pass
+    """An error that a user can cause: one sentence that says what is wrong, where, and what to do."""
 
 
 def first_line(error: BaseException) -> str:

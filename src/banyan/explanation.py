@@ -79,6 +79,7 @@ class Explanation:
         return _paint(written, self._colour(value)) if color else written
 
     def to_json(self) -> str:
+        """{"similarity", "rows", "columns", "matrix"}."""
         values = {"similarity": float(self.similarity), "rows": self.rows, "columns": self.columns}
         return json.dumps({**values, "matrix": self.matrix.tolist()}, ensure_ascii=False)
 

@@ -95,19 +95,22 @@ def runs_of_tokens(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) 
     return tokens[places].astype(np.int32), offsets
 
 
-def without_repeats(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The batch without the tokens that their sentence has had before."""
-    kept = first_occurrences(tokens, offsets)
+KEPT = np.ceil(np.exp(np.arange(20))).astype(np.int64)  # 1, 3, 8, 21, ...: of n occurrences of a token, ⌊1 + ln n⌋
+
+
+def with_few_repeats(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The batch with a token that its sentence has n times only ⌊1 + ln n⌋ times."""
+    kept = kept_occurrences(tokens, offsets)
     before = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(kept, out=before[1:])
     return tokens[kept], before[offsets]
 
 
-def first_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Whether the sentence that a token is in has not had it before [T]."""
+def kept_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Whether a token is one of those [T]."""
     from banyan.backends import _numba
 
-    return _numba.first_occurrences(tokens, offsets)
+    return _numba.kept_occurrences(tokens, offsets, KEPT)
 
 
 def entangle(forest: Forest) -> Graph:

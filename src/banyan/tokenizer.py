@@ -126,6 +126,7 @@ class Tokenizer:
         return Tokenizer.from_json, (self.to_json(),)
 
     def save(self, path: str | Path) -> None:
+        """Write a tokenizer.json."""
         write_text(path, self.to_json())
 
     @cached_property
@@ -139,6 +140,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """The number of pieces; a token is below it."""
         return len(self.pieces)
 
     def encode(self, texts: Sequence[str], threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:

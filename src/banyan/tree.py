@@ -166,23 +166,28 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
+        """Whether it is a piece of the text, not a merge."""
         return self.index < len(self.tree.pieces)
 
     @property
     def text(self) -> str:
+        """The phrase, without white space around it."""
         return self.tree.phrase(self)
 
     @property
     def span(self) -> tuple[int, int]:
+        """Where it begins and ends in the text, in characters."""
         start, end = self.tree.spans[self].tolist()
         return start, end
 
     @property
     def height(self) -> int:
+        """0 for a leaf, else one more than the higher child."""
         return int(self.tree.height[self])
 
     @property
     def embedding(self) -> np.ndarray:
+        """float32 [E]; that of the root is the sentence's."""
         return self.tree.embeddings[self]
 
     @property
@@ -198,6 +203,7 @@ class Node:
         return None if self.is_leaf else float(self.tree.similarity[self.index - len(self.tree.pieces)])
 
     def to_dict(self, embedding: bool = False) -> dict[str, Any]:
+        """What `Tree.to_json` writes of it."""
         values: dict[str, Any] = {"id": self.index, "text": self.text, "span": self.span, "height": self.height}
         if self.similarity is None:
             values["piece"] = self.tree.pieces[self.index]

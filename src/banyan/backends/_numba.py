@@ -435,15 +435,20 @@ def _code(structure: str) -> int:
 
 
 @njit(cache=True, nogil=True)
-def first_occurrences(tokens, offsets):
-    """Whether the sentence that a token is in has not had it before."""
-    first = np.empty(len(tokens), np.bool_)
+def kept_occurrences(tokens, offsets, kept):
+    """Which tokens are kept, if a sentence keeps only those occurrences of a token: kept says how many-th, rising."""
+    keeps = np.empty(len(tokens), np.bool_)
     last_seen = np.full(tokens.max() + 1 if len(tokens) else 0, -1, np.int64)  # in which sentence
+    times = np.zeros(len(last_seen), np.int64)
     for sentence in range(len(offsets) - 1):
         for i in range(offsets[sentence], offsets[sentence + 1]):
-            first[i] = last_seen[tokens[i]] != sentence
-            last_seen[tokens[i]] = sentence
-    return first
+            token = tokens[i]
+            if last_seen[token] != sentence:
+                last_seen[token], times[token] = sentence, 0
+            times[token] += 1
+            at = np.searchsorted(kept, times[token]) if times[token] > 1 else 0
+            keeps[i] = at < len(kept) and kept[at] == times[token]
+    return keeps
 
 
 class Encoder:

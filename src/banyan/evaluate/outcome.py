@@ -32,13 +32,16 @@ class Outcome:
 
     @property
     def value(self) -> float:
+        """The figure."""
         return self.statistic(self.items)
 
     @property
     def n(self) -> int:
+        """The number of items."""
         return len(self.items)
 
     def interval(self, seed: int = 0) -> Interval:
+        """95%, of 1,000 draws of the items."""
         return _percentiles([self.statistic(self.items[drawn]) for drawn in _draws(self.n, seed)])
 
     def difference(self, other: Outcome, seed: int = 0) -> tuple[float, Interval]:

@@ -10,18 +10,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from banyan.errors import BanyanError, first_line
 from banyan.evaluate.outcome import Outcome
-from banyan.evaluate.similarity import Encode
+from banyan.evaluate.similarity import Comparer, Encode, NoVectors
 
 CUTS = (1, 10)
 DEEPEST = max(CUTS)
 DOCUMENTS = 4096  # encoded at a time; their vectors are not kept
 QUERIES = 512  # compared with those documents at a time
+SCORED = 64  # queries that a Comparer scores at a time, against every document
 NOTHING = -2.0  # stands below every cosine
 
 
@@ -146,7 +147,7 @@ def _judgements(
     return dict(judgements), missing
 
 
-def retrieval(encode: Encode, data: Beir, task: str, leave_out_same_text: bool = True) -> list[Outcome]:
+def retrieval(encode: Encode | Comparer, data: Beir, task: str, leave_out_same_text: bool = True) -> list[Outcome]:
     """nDCG@1, nDCG@10, R@1 and R@10, × 100, as trec_eval (and so pytrec_eval, BEIR and mteb) defines them: a gain is
     the grade itself, the ideal ranking is of all judged documents, every query that the judgements name is in the
     mean, and one without a relevant document counts 0. Documents whose cosines are equal in float32 come by id,
@@ -185,11 +186,40 @@ def _recall(found: list[int], judged: list[int], cut: int) -> float:
     return sum(grade > 0 for grade in found[:cut]) / relevant if relevant else 0.0
 
 
-def _ranked(encode: Encode, data: Beir, leave_out_same_text: bool) -> list[list[str]]:
+def _ranked(encode: Encode | Comparer, data: Beir, leave_out_same_text: bool) -> list[list[str]]:
     """The ids of each query's best documents, the best first."""
     ids = data.document_ids
     order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)  # so that of equals the earlier is wanted
     of_query, of_document = _left_out(data, order, leave_out_same_text)
+    if callable(encode):
+        places = _by_vectors(encode, data, order, of_query, of_document)
+    else:
+        places = _by_scores(encode, data, order, of_query, of_document)
+    return [[ids[order[place]] for place in best if place >= 0] for best in places]
+
+
+def _by_scores(encode: Any, data: Beir, order: list[int], of_query: np.ndarray, of_document: np.ndarray) -> np.ndarray:
+    """The places in `order` of each query's best documents, as a Comparer scores them; -1 for none."""
+    if not hasattr(encode, "index"):
+        raise NoVectors("it compares two texts, which is too slow for every query with every document")
+    scores_of = encode.index([data.documents[i] for i in order])
+    places = np.full((len(data.queries), DEEPEST), -1)
+    for first in range(0, len(data.queries), SCORED):
+        scores = np.asarray(scores_of(data.queries[first : first + SCORED]), np.float32)
+        here = (of_query >= first) & (of_query < first + len(scores))
+        scores[of_query[here] - first, of_document[here]] = -np.inf
+        for query, row in enumerate(scores, first):
+            depth = min(DEEPEST, len(row))
+            near = np.flatnonzero((row >= np.partition(row, -depth)[-depth]) & (row > -np.inf))
+            best = near[np.argsort(-row[near], kind="stable")[:DEEPEST]]
+            places[query, : len(best)] = best
+    return places
+
+
+def _by_vectors(
+    encode: Encode, data: Beir, order: list[int], of_query: np.ndarray, of_document: np.ndarray
+) -> np.ndarray:
+    """The places in `order` of each query's best documents, by cosine; -1 for none."""
     queries = np.concatenate([_unit(encode, texts) for texts in _chunks(data.queries, DOCUMENTS)])
     scores = np.full((len(queries), DEEPEST), NOTHING, np.float32)
     places = np.full((len(queries), DEEPEST), -1)
@@ -202,7 +232,7 @@ def _ranked(encode: Encode, data: Beir, leave_out_same_text: bool) -> list[list[
             here = (row >= 0) & (row < len(cosines)) & (column >= 0) & (column < len(documents))
             cosines[row[here], column[here]] = -np.inf
             _keep_best(scores[block], places[block], cosines, queries[block], documents, start)
-    return [[ids[order[place]] for place in best if place >= 0] for best in places]
+    return places
 
 
 def _keep_best(

@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,19 @@ from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Outcome
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> [n, E]
+
+
+class Comparer(Protocol):
+    """What has no vectors and compares texts itself, in the place of `encode`. To be measured on retrieval it offers
+    `index(documents)` too: a function of queries to scores [queries, documents]."""
+
+    def similarity(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """float32 [n], one for each pair."""
+        ...
+
+
+class NoVectors(BanyanError):
+    """A Comparer was to be measured on a set that needs vectors."""
 
 
 class Pairs(NamedTuple):
@@ -56,7 +69,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def similarity(encode: Encode, pairs: Pairs, task: str) -> Outcome:
+def similarity(encode: Encode | Comparer, pairs: Pairs, task: str) -> Outcome:
     """Spearman's rho × 100 of the cosines against the scores, over the whole set."""
     items = _scored(encode, pairs)
     if not np.isfinite(items).all():
@@ -70,9 +83,11 @@ def spearman(encode: Encode, pairs: Pairs) -> float:
     return rho(items) if np.isfinite(items).all() else math.nan
 
 
-def _scored(encode: Encode, pairs: Pairs) -> np.ndarray:
+def _scored(encode: Encode | Comparer, pairs: Pairs) -> np.ndarray:
     """float64 [n, 2]: the score that people gave, and the cosine to the precision of float32, so that pairs of equal
     texts tie at 1 and are not ranked by how their sums were rounded."""
+    if not callable(encode):
+        return np.column_stack([pairs.score, encode.similarity(pairs.first, pairs.second).astype(np.float32)])
     a, b = (np.asarray(encode(texts), np.float64) for texts in (pairs.first, pairs.second))
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosine = np.einsum("ij,ij->i", a, b) / np.where(norms > 0, norms, 1)

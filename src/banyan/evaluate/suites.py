@@ -9,7 +9,7 @@ from typing import NamedTuple
 from banyan.errors import BanyanError
 from banyan.evaluate.lexical import words
 from banyan.evaluate.outcome import Outcome
-from banyan.evaluate.similarity import Encode, read_pairs, similarity
+from banyan.evaluate.similarity import Comparer, Encode, NoVectors, read_pairs, similarity
 
 _PLACES = ("", "eval", "beir", "../beir")  # DIR may be the folder of the sets, or the one that holds eval/ and beir/
 _ARCHIVES = (".tar", ".tar.gz", ".tar.xz")
@@ -21,7 +21,8 @@ class Task(NamedTuple):
     group: str  # means are taken over a group
     name: str
     files: tuple[str, ...]
-    measure: Callable[[Encode, str, Sequence[Path]], tuple[list[Outcome], str]]  # and what the data makes one say
+    # and what the data makes one say
+    measure: Callable[[Encode | Comparer, str, Sequence[Path]], tuple[list[Outcome], str]]
     note: str = ""  # what a reader of its figure must know
     origin: str = ""  # where it can be had
     missing: str = ""  # why it is not there
@@ -40,15 +41,15 @@ class Row(NamedTuple):
 # --- What makes figures of files -------------------------------------------------------------------------------------
 
 
-def _pairs(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
+def _pairs(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     return [similarity(encode, read_pairs(paths[0]), task)], ""
 
 
-def _words(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
+def _words(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     return [words(encode, paths[0], task)], ""
 
 
-def _retrieval(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
+def _retrieval(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     from banyan.evaluate.retrieval import read_beir, retrieval
 
     data = read_beir(paths[0])
@@ -62,9 +63,11 @@ def _of_missing(task: str, missing: int) -> str:
     return f"judgements that name a document or a query which is not there: {missing:,}{official}"
 
 
-def _classification(encode: Encode, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
+def _classification(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     from banyan.evaluate.classification import classification, read_labelled
 
+    if not callable(encode):
+        raise NoVectors("a classifier needs vectors, and it compares texts without any")
     return classification(encode, read_labelled(paths[0]), read_labelled(paths[1]), task), ""
 
 
@@ -192,7 +195,7 @@ def own(
 # --- Running them ----------------------------------------------------------------------------------------------------
 
 
-def measure(encode: Encode, task: Task) -> list[Row]:
+def measure(encode: Encode | Comparer, task: Task) -> list[Row]:
     """The figures of one set. A set that is not there, or needs a package that is not there, says so in its row."""
     if not task.paths:
         return [Row(task.group, task.name, None, f"not measured; {task.missing}")]
@@ -200,6 +203,8 @@ def measure(encode: Encode, task: Task) -> list[Row]:
         outcomes, said = task.measure(encode, task.name, task.paths)
     except ModuleNotFoundError as error:
         return [Row(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
+    except NoVectors as error:
+        return [Row(task.group, task.name, None, f"not measured; {error}")]
     note = "; ".join(filter(None, [task.note, said, _of_size(task, outcomes[0].n)]))
     return [Row(task.group, task.name, outcome, note) for outcome in outcomes]
 
@@ -210,6 +215,6 @@ def _of_size(task: Task, n: int) -> str:
     return f"{n:,} items, where the authors' file has {authors:,}" if n != authors else ""
 
 
-def run(encode: Encode, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Row]:
+def run(encode: Encode | Comparer, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Row]:
     """A whole suite for anything that encodes: texts in, array [n, E] out."""
     return [row for task in tasks(suite, data, languages) for row in measure(encode, task)]

@@ -18,6 +18,7 @@ from banyan import files
 from banyan._version import __version__
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
+from banyan.graph import KEPT
 from banyan.integrations import needs
 from banyan.reference import per_channel, sigmoid
 
@@ -29,9 +30,12 @@ _STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
 
 
 def token_table(model: Banyan) -> np.ndarray:
-    """The embedding of each token alone: its leaf, and its lexical dimensions [V, E]."""
-    every = np.arange(len(model.embedding) + 1)
-    return model.encode_tokens(every[:-1], every)
+    """What a bag adds up [V, E]: leaves, and beside them sketches, which weigh as much as in the model on average."""
+    if not model.config.lexical:
+        return model.embedding
+    sketches = model.weights["lexical"].astype(np.float32)
+    leaf, sketch = (np.linalg.norm(rows, axis=1).mean() for rows in (model.embedding, sketches))
+    return np.hstack([model.embedding, sketches * np.float32(model.config.lexical_weight * leaf / sketch)])
 
 
 def _new(folder: str | Path) -> Path:
@@ -123,11 +127,35 @@ _LINEAR = " ".join(
     f"c_{x} = Reshape({x}, channels) m_{x} = MatMul(c_{x}, gate_{side}) of_{x} = Reshape(m_{x}, whole)"
     for x, side in (("a", "l"), ("b", "r"))
 )
-_LEXICAL = """
-        sketches = Gather(beside, kept)
-        lexical = ReduceSum <keepdims = 0> (sketches, zero)
-        embedding = Concat <axis = 0> (root, lexical)
+_ALL = "kept = Identity(own)"
+_FEW = """
+        column = Unsqueeze(own, one)
+        equal = Equal(column, own)
+        ones = Cast <to = 7> (equal)
+        so_far = Trilu <upper = 0> (ones)
+        times = ReduceSum <keepdims = 0> (so_far, one)
+        of_each = Unsqueeze(times, one)
+        hits = Equal(of_each, counted)
+        hit = Cast <to = 7> (hits)
+        some_hit = ReduceSum <keepdims = 0> (hit, one)
+        keeps = Cast <to = 9> (some_hit)
+        kept = Compress <axis = 0> (own, keeps)
 """
+_LEXICAL = (
+    "sketches = Gather(beside, kept) sums = ReduceSum <keepdims = 0> (sketches, zero) "
+    + " ".join(
+        f"""
+        {x}_squares = Mul({x}, {x})
+        {x}_square = ReduceSum <keepdims = 0> ({x}_squares, zero)
+        {x}_length = Sqrt({x}_square)
+        {x}_null = Equal({x}_length, zero_)
+        {x}_divisor = Where({x}_null, one_, {x}_length)
+        {x}_unit = Div({x}, {x}_divisor)
+"""
+        for x in ("root", "sums")
+    )
+    + "lexical = Mul(sums_unit, weight) embedding = Concat <axis = 0> (root_unit, lexical)"
+)
 
 
 def onnx(model: Banyan, folder: str | Path) -> None:
@@ -143,7 +171,7 @@ def onnx(model: Banyan, folder: str | Path) -> None:
         _GRAPH.substitute(
             version=__version__,
             width=model.dim,
-            kept="kept = Identity(own)" if config.repeats else "kept = Unique <sorted = 0> (own)",
+            kept=_ALL if config.repeats else _FEW,
             through=_LINEAR if config.functions == "linear" else _DIAGONAL,
             embedding=_LEXICAL if config.lexical else "embedding = Identity(root)",
         )
@@ -158,18 +186,20 @@ def onnx(model: Banyan, folder: str | Path) -> None:
 def _constants(model: Banyan) -> list[Any]:
     from onnx import numpy_helper
 
-    table, f, E, U = token_table(model), model.functions, model.config.dim, model.config.width
+    f, E, U = model.functions, model.config.dim, model.config.width
     gates = f[:2] if model.config.functions == "linear" else [per_channel(sigmoid(gate), E) for gate in f[:2]]
     floats: dict[str, Any] = {
-        "leaves": table[:, :E],
-        "beside": table[:, E:],
+        "leaves": model.embedding,
+        "beside": model.weights.get("lexical", []),
+        "weight": model.config.lexical_weight,
         "gate_l": gates[0],
         "gate_r": gates[1],
         "bias": per_channel(f.comp_b, E),
         "zero_": 0,
         "one_": 1,
     }
-    whole = {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
+    whole: dict[str, Any] = {"counted": KEPT} if not model.config.repeats else {}
+    whole |= {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
     shapes = {"channels": [E // U, U], "whole": [1, E]} if model.config.functions == "linear" else {}
     arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in floats.items() if np.size(value)}
     arrays |= {name: np.array(value, np.int64) for name, value in {**whole, **shapes}.items()}

@@ -16,7 +16,7 @@ import tokenizers
 
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.graph import without_repeats
+from banyan.graph import with_few_repeats
 from banyan.integrations import as_model, needs
 
 with needs("sentence-transformers"):
@@ -107,13 +107,15 @@ class BanyanModule(InputModule):
         config, device = self._banyan.config, self.trees.embedding.device
         lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical else None
         if not config.repeats:
-            tokens, offsets = without_repeats(tokens, offsets)
+            tokens, offsets = with_few_repeats(tokens, offsets)
         some = np.flatnonzero(np.diff(offsets))
         learnt = torch.zeros(len(offsets) - 1, config.dim, device=device)
         if len(some):
             graph = self.trees.structure(tokens, np.append(offsets[some], len(tokens)))
             learnt = learnt.index_copy(0, torch.from_numpy(some).to(device), self.trees(graph).roots)
-        return learnt if lexical is None else torch.cat([learnt, torch.from_numpy(lexical).to(device)], 1)
+        if lexical is None:
+            return learnt
+        return torch.cat([torch.nn.functional.normalize(learnt), torch.from_numpy(lexical).to(device)], 1)
 
     def get_config_dict(self) -> dict[str, Any]:
         return {"dim": self._banyan.dim, "vocabulary": len(self._banyan.embedding)}

@@ -42,11 +42,13 @@ class BanyanTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> Self:
+        """Look at the texts, and load the model."""
         _texts(X)
         self.model_ = as_model(self.model, self.device)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
+        """float32 [n, dim]."""
         texts = _texts(X)
         return self._loaded().encode(texts, normalize=self.normalize, truncate_dim=self.truncate_dim)
 

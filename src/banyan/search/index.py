@@ -48,6 +48,7 @@ class Maker:
 
     @classmethod
     def of(cls, model: Banyan, path: str | Path) -> Maker:
+        """path: where the model is, which the index remembers."""
         return cls(str(Path(path).resolve()), model.fingerprint(), model.dim)
 
 
@@ -78,13 +79,15 @@ class Index:
 
     @classmethod
     def open(cls, folder: str | Path) -> Index:
+        """For search; others may write to it meanwhile."""
         folder = Path(folder)
         return cls(folder, _read(folder), Rows.open(folder))
 
     @classmethod
     @contextmanager
     def writing(cls, folder: str | Path, maker: Maker | None = None, language: str | None = None) -> Iterator[Index]:
-        """maker: who makes the vectors that are to be added; a folder that has no index yet gets one."""
+        """For adding and deleting, in a `with` block. maker: who makes the vectors that are to be added; a folder that
+        has no index yet gets one. language: whose stems words are compared by, in a new index."""
         folder = Path(folder)
         if maker is not None:
             _make(folder)

@@ -22,6 +22,8 @@ DEPTH = 100  # rows of each ranking that are fused, at least
 
 @dataclass(frozen=True)
 class Hit:
+    """A row that was found."""
+
     score: float  # what it is ranked by
     cosine: float
     words: float | None  # BM25; None where it was not among the best by words

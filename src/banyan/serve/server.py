@@ -31,6 +31,8 @@ YOUNG_SECONDS = 5.0  # a worker that dies sooner makes the next one wait
 
 @dataclass(frozen=True)
 class Settings:
+    """What `banyan serve` is told, by the same names."""
+
     model: str
     host: str = "127.0.0.1"
     port: int = 8080

@@ -1,0 +1,79 @@
+"""The folder of a baseline: `baseline.json` says what it is; it appears with everything in it, or not at all."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from banyan import files
+from banyan._version import __version__
+from banyan.errors import BanyanError
+
+MANIFEST = "baseline.json"
+FORMAT = 1  # raised when an older program could not read the folder
+
+
+@dataclass(frozen=True)
+class Manifest:
+    name: str  # in banyan.baselines.BASELINES
+    settings: dict[str, Any]
+    source: str | None = None  # the folder or hub name that is loaded, where nothing was made of text
+    about: dict[str, Any] = field(default_factory=dict)  # what was counted on the way: words, tokens, losses
+
+
+def check_new(out: str | Path) -> Path:
+    """Before the work begins: `out` must not hold anything yet."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BanyanError(f"{out} exists already and is not an empty folder: choose another --out, or remove it first")
+    if not out.absolute().parent.is_dir():
+        raise BanyanError(f"there is no folder {out.absolute().parent} to make {out.name} in")
+    return out
+
+
+@contextmanager
+def made(out: str | Path, manifest: Manifest) -> Iterator[Path]:
+    """A folder to write into, once there is something to write; when the block ends well it gets its manifest and
+    becomes `out`. Call `check_new` before the work begins."""
+    out = check_new(out).absolute()
+    for left_over in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):
+        shutil.rmtree(left_over, ignore_errors=True)  # of one that was killed while it wrote
+    building = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    building.mkdir()
+    try:
+        yield building
+        write(building, manifest)
+        if out.exists():
+            out.rmdir()
+        building.rename(out)
+        files.sync(out.parent)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def write(folder: str | Path, manifest: Manifest) -> None:
+    """The manifest alone: written last, it makes the folder valid."""
+    kept = {"format": FORMAT, "banyan_version": __version__, **asdict(manifest)}
+    files.write_text(Path(folder) / MANIFEST, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
+def read(folder: str | Path) -> Manifest:
+    path = Path(folder) / MANIFEST
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        newer = found["format"] > FORMAT
+        manifest = Manifest(**{name: found[name] for name in ("name", "settings", "source", "about")})
+    except FileNotFoundError:
+        raise BanyanError(f"{folder} is no baseline: it has no {MANIFEST}; `banyan baseline` makes one") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BanyanError(f"cannot read {path}: {error}") from None
+    if newer:
+        raise BanyanError(f"{path} is of a newer banyan (format {found['format']}): upgrade banyan-embed")
+    return manifest

@@ -1,0 +1,293 @@
+"""GloVe (Pennington, Socher and Manning 2014), after the authors' program.
+
+Counting. X_ij is the sum of 1/distance over all places where words i and j stand at most `window` words apart in a
+sentence, on either side: X is symmetric.
+
+Training. For each X_ij > 0, with diff = w_i·c_j + b_i + d_j - log X_ij and f = min(1, (X_ij / x_max)^alpha), the loss
+½ f diff² is followed downhill by AdaGrad. As in the authors' program the gradient is multiplied by the learning rate
+first, the accumulators begin at 1 and sum the squares of that product, and the step is taken before its own square is
+added (`update`). The vector of a word is w + c.
+
+Order. Words are dealt into GROUPS; the pairs of two groups are one job. A round is a set of jobs in which every group
+occurs once, so no two of them touch the same vectors, and the result has the same bits for any number of threads.
+X is symmetric, so that a pair is stored once and both X_ij and X_ji are learnt from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from banyan import threads
+from banyan.baselines import folder as folders
+from banyan.baselines.text import Coded, check, check_finite, coded, sentences
+from banyan.baselines.vectors import WordVectors, weights_of
+from banyan.display import Display
+from banyan.errors import BanyanError
+
+GROUPS = 64  # even; of which a round does half as many pairs
+KEYS = 1 << 26  # meetings that are held at a time, 8 bytes each
+_kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+_inlined = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}, inline="always")
+
+
+def train(
+    corpus_paths: Sequence[str | Path],
+    out: str | Path,
+    *,
+    quiet: bool = False,
+    dim: int = 256,
+    window: int = 10,
+    epochs: int = 15,
+    learning_rate: float = 0.05,
+    x_max: float = 100.0,
+    alpha: float = 0.75,
+    min_count: int = 5,
+    lower: bool = True,
+    weighting: str = "mean",
+    seed: int = 0,
+) -> None:
+    """learning_rate: 0.05 is the default of GloVe's authors; the Banyan paper trained its GloVe at 0.001.
+    window: words on either side. x_max, alpha: how much a pair counts, min(1, (X / x_max)^alpha).
+    min_count: rarer words are left out. lower: lower-case the text.
+    weighting: a text is the "mean" of its words; "content": without scikit-learn's ENGLISH_STOP_WORDS; "sif"."""
+    check(dim=(dim, 1), window=(window, 1), epochs=(epochs, 0), min_count=(min_count, 1))
+    check(learning_rate=(learning_rate, 0), x_max=(x_max, 1e-9), alpha=(alpha, 0))
+    settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
+    folders.check_new(out)
+    display = Display(quiet)
+    text = coded(sentences(corpus_paths, display), min_count, lower)
+    weights_of(text.vocabulary, weighting)  # an unknown weighting is told before the work
+    counts = cooccurrences(text, window, display)
+    display.note(f"{len(text.vocabulary):,} words, {len(text.tokens):,} tokens, {counts.size:,} pairs of words")
+    model = Model.new(len(text.vocabulary), dim, seed)
+    losses = fit(model, counts, epochs, learning_rate, x_max, alpha, seed, display)
+    made = WordVectors.of(model.vectors(), text, weighting)
+    about = {"words": len(text.vocabulary), "tokens": len(text.tokens), "pairs": counts.size, "losses": losses}
+    with folders.made(out, folders.Manifest("glove", settings, about=about)) as building:
+        made.save(building)
+
+
+def load(folder: str | Path) -> WordVectors:
+    return WordVectors.load(folder)
+
+
+# --- Counting --------------------------------------------------------------------------------------------------------
+
+
+class Pairs(NamedTuple):
+    """Pairs of words of two groups. Word i is number i // GROUPS of group i % GROUPS; the pair's first word is of the
+    first group, and where both groups are the same each pair is stored once."""
+
+    first: np.ndarray  # uint32 [n]
+    second: np.ndarray  # uint32 [n]
+    log_x: np.ndarray  # float32 [n]
+
+
+class Counts(NamedTuple):
+    blocks: dict[tuple[int, int], Pairs]  # of groups a <= b
+
+    @property
+    def size(self) -> int:
+        """Entries of X that are above 0."""
+        twice = sum(2 * len(pairs.first) for pairs in self.blocks.values())
+        alone = (self.blocks[a, b] for a, b in self.blocks if a == b)
+        return twice - sum(int((pairs.first == pairs.second).sum()) for pairs in alone)
+
+
+@njit(cache=True, nogil=True)
+def _tally(tokens, offsets, window, groups):
+    """How many meetings each group has to sum: those with a word of this or a later group."""
+    counts = np.zeros(groups, np.int64)
+    for sentence in range(len(offsets) - 1):
+        start, end = offsets[sentence], offsets[sentence + 1]
+        for at in range(start, end):
+            for distance in range(1, min(window, at - start) + 1):
+                counts[min(tokens[at] % groups, tokens[at - distance] % groups)] += 1
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _meet(tokens, offsets, window, groups, first, cursors, keys):
+    """Writes a key for each meeting of a word of groups first, first + 1, ... where the cursor of that group stands:
+    the group and number of the other word, the number of the own, the distance."""
+    for sentence in range(len(offsets) - 1):
+        start, end = offsets[sentence], offsets[sentence + 1]
+        for at in range(start, end):
+            one = tokens[at]
+            for distance in range(1, min(window, at - start) + 1):
+                other = tokens[at - distance]
+                own, far = (one, other) if one % groups < other % groups else (other, one)
+                if own % groups == far % groups:
+                    own, far = min(one, other), max(one, other)
+                group = own % groups - first
+                if group < 0 or group >= len(cursors):
+                    continue
+                key = np.uint64(far % groups) << np.uint64(56)
+                key |= np.uint64(far // groups) << np.uint64(32)
+                key |= np.uint64(own // groups) << np.uint64(8)
+                keys[cursors[group]] = key | np.uint64(distance)
+                cursors[group] += 1
+
+
+@njit(cache=True, nogil=True)
+def _summed(keys):
+    """Of sorted keys: each pair once, and its sum of 1/distance."""
+    pairs, sums = np.empty(len(keys), np.uint64), np.empty(len(keys), np.float32)
+    n = 0
+    total = 0.0
+    for i in range(len(keys)):
+        pair = keys[i] >> np.uint64(8)
+        total += 1.0 / (keys[i] & np.uint64(255))
+        if i + 1 == len(keys) or keys[i + 1] >> np.uint64(8) != pair:
+            pairs[n], sums[n] = pair, total
+            n += 1
+            total = 0.0
+    return pairs[:n].copy(), sums[:n].copy()
+
+
+def _of_group(keys: np.ndarray, group: int) -> dict[tuple[int, int], Pairs]:
+    keys.sort()
+    pairs, sums = _summed(keys)
+    first, second = (pairs & np.uint64(0xFFFFFF)).astype(np.uint32), (pairs >> np.uint64(24)).astype(np.uint32)
+    far, second = second >> np.uint32(24), second & np.uint32(0xFFFFFF)
+    sums[(far == group) & (first == second)] *= 2  # it met itself: X_ii gets both sides
+    logs = np.log(sums)
+    ends = np.searchsorted(far, np.arange(GROUPS + 1))
+    cuts = [slice(ends[b], ends[b + 1]) for b in range(GROUPS)]
+    return {(group, b): Pairs(first[s], second[s], logs[s]) for b, s in enumerate(cuts) if s.stop > s.start}
+
+
+def cooccurrences(text: Coded, window: int, display: Display) -> Counts:
+    """In passes over the corpus, each for as many groups as KEYS hold."""
+    if window > 255:
+        raise BanyanError(f"window must be at most 255, not {window}")
+    parts = [text.offsets[some.start : some.stop + 1] for some in threads.shares(len(text))]
+    tallies = np.stack(threads.run(_tally, [(text.tokens, part, window, GROUPS) for part in parts]))
+    of_groups = tallies.sum(axis=0)
+    blocks: dict[tuple[int, int], Pairs] = {}
+    first = 0
+    with display.bar("counting", GROUPS, "groups of words") as meter:
+        while first < GROUPS:
+            meter(first)
+            end = first + max(int(np.searchsorted(np.cumsum(of_groups[first:]), KEYS, "right")), 1)
+            sizes = tallies[:, first:end].T  # all of a group side by side, within it the parts in their order
+            starts = np.concatenate([[0], np.cumsum(sizes)])
+            keys = np.empty(starts[-1], np.uint64)
+            cursors = starts[:-1].reshape(sizes.shape).T.copy()
+            given = text.tokens, window, GROUPS, first
+            threads.run(_meet, [(given[0], part, *given[1:], cursors[i], keys) for i, part in enumerate(parts)])
+            bounds = starts[:: len(parts)]
+            jobs = [(keys[bounds[i] : bounds[i + 1]], first + i) for i in range(end - first)]
+            for made in threads.run(_of_group, jobs):
+                blocks |= made
+            first = end
+    return Counts(blocks)
+
+
+# --- Training --------------------------------------------------------------------------------------------------------
+
+
+class Model(NamedTuple):
+    """For each group a table, in which a word has its vector and bias, and their accumulators, as a word (w, b) and as
+    a context (c, d): [words, 2, 2, E + 1]."""
+
+    tables: list[np.ndarray]
+    size: int  # words
+
+    @classmethod
+    def new(cls, size: int, dim: int, seed: int) -> Model:
+        """Vectors and biases between ±½/dim, accumulators 1: as the authors' program begins."""
+        drawn = np.random.Generator(np.random.Philox(seed)).random((size, 2, dim + 1), np.float32)
+        tables = []
+        for group in range(GROUPS):
+            table = np.ones((len(range(group, size, GROUPS)), 2, 2, dim + 1), np.float32)
+            table[:, :, 0] = (drawn[group::GROUPS] - np.float32(0.5)) / np.float32(dim)
+            tables.append(table)
+        return cls(tables, size)
+
+    def vectors(self) -> np.ndarray:
+        """float32 [V, E]: w + c."""
+        out = np.empty((self.size, self.tables[0].shape[-1] - 1), np.float32)
+        for group, table in enumerate(self.tables):
+            out[group::GROUPS] = table[:, 0, 0, :-1] + table[:, 1, 0, :-1]
+        return out
+
+
+@_inlined
+def _step(one, other, log_x, weight, rate):
+    """The step of one entry of X: of a word [2, E + 1] (vector with bias, accumulators) and a context; its loss."""
+    e = one.shape[1] - 1
+    w, g, c, h = one[0], one[1], other[0], other[1]
+    diff = np.float32(0)
+    for j in range(e):
+        diff += w[j] * c[j]
+    diff += w[e] + c[e] - log_x
+    scaled = weight * diff * rate
+    for j in range(e):
+        of_w, of_c = scaled * c[j], scaled * w[j]
+        w[j] -= of_w / np.sqrt(g[j])
+        c[j] -= of_c / np.sqrt(h[j])
+        g[j] += of_w * of_w
+        h[j] += of_c * of_c
+    w[e] -= scaled / np.sqrt(g[e])
+    c[e] -= scaled / np.sqrt(h[e])
+    g[e] += scaled * scaled
+    h[e] += scaled * scaled
+    return np.float32(0.5) * weight * diff * diff
+
+
+@_kernel
+def update(table_a, table_b, same, first, second, log_x, rate, log_x_max, alpha):
+    """A job: every pair of two groups, both ways round; the sum of the losses before each step."""
+    loss = 0.0
+    for k in range(len(first)):
+        i, j = first[k], second[k]
+        weight = min(np.float32(1), np.exp(alpha * (log_x[k] - log_x_max)))
+        loss += _step(table_a[i, 0], table_b[j, 1], log_x[k], weight, rate)
+        if not (same and i == j):
+            loss += _step(table_b[j, 0], table_a[i, 1], log_x[k], weight, rate)
+    return loss
+
+
+def rounds() -> list[list[tuple[int, int]]]:
+    """Every two groups meet once, and each is in one pair of a round: a tournament (one stays, the others turn).
+    First of all, each group with itself."""
+    made = [[(a, a) for a in range(GROUPS)]]
+    turning = GROUPS - 1
+    for r in range(turning):
+        pairs = [(turning, r), *(((r + k) % turning, (r - k) % turning) for k in range(1, GROUPS // 2))]
+        made.append([(min(pair), max(pair)) for pair in pairs])
+    return made
+
+
+def fit(
+    model: Model,
+    counts: Counts,
+    epochs: int,
+    rate: float,
+    x_max: float,
+    alpha: float,
+    seed: int,
+    display: Display,
+) -> list[float]:
+    """Trains the model in place; the mean loss of an entry in each epoch."""
+    fixed = np.float32(rate), np.float32(np.log(x_max)), np.float32(alpha)
+    order, every = np.random.Generator(np.random.Philox([seed, 1])), rounds()
+    losses: list[float] = []
+    with display.bar("training", epochs * len(every), "rounds") as meter:
+        for epoch in range(epochs):
+            total = 0.0
+            for number, chosen in enumerate(order.permutation(len(every))):
+                there = [pair for pair in every[chosen] if pair in counts.blocks]
+                jobs = [(model.tables[a], model.tables[b], a == b, *counts.blocks[a, b], *fixed) for a, b in there]
+                total += sum(threads.run(update, jobs))
+                figures = {"epoch": f"{epoch + 1}"} | ({"loss": f"{losses[-1]:.4f}"} if losses else {})
+                meter(epoch * len(every) + number, figures=figures)
+            losses.append(total / max(counts.size, 1))
+            check_finite(losses[-1])
+    return losses

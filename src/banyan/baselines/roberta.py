@@ -1,0 +1,110 @@
+"""RoBERTa medium from scratch: 8 layers of 8 heads, 256 wide, feed-forward 2048, relative key-query positions.
+
+That is 10.6 million parameters beside the embedding (the paper's "about 10M"), trained by masked language modelling.
+Pieces are those of our own tokenizer, as a Banyan of the same text has them; a text is the mean of its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from banyan.baselines.folder import Manifest
+from banyan.baselines.unfinished import run_in, save_transformer
+from banyan.config import Config
+from banyan.display import Display
+from banyan.encoder import TOKENIZER
+from banyan.integrations import needs
+from banyan.tokenizer import Tokenizer
+
+with needs("transformers"):
+    import tokenizers
+    import torch
+    from transformers import PreTrainedTokenizerFast
+
+    from banyan import devices
+    from banyan.baselines import masked, tokens
+    from banyan.baselines.pretrained import MeanPooled, quietly
+    from banyan.baselines.pretrained import load as load_any
+    from banyan.baselines.relative import RelativeRobertaConfig, RelativeRobertaForMaskedLM
+
+LONGEST_TEXT = 512  # tokens that are encoded
+
+
+def train(
+    corpus_paths: Sequence[str | Path],
+    out: str | Path,
+    *,
+    quiet: bool = False,
+    device: str = "auto",
+    steps: int = 200_000,
+    minutes: float = 0.0,
+    batch_size: int = 128,
+    lr: float = 5e-5,
+    warmup: float = 0.1,
+    patience: int = 0,
+    layers: int = 8,
+    heads: int = 8,
+    dim: int = 256,
+    feed_forward: int = 2048,
+    vocab_size: int = 0,
+    half: bool = False,
+    compile: bool = False,
+    seed: int = 0,
+) -> None:
+    """Write a RoBERTa of this text to the folder `out`. A run that was interrupted goes on with the same command.
+
+    corpus_paths: text as for banyan train, or one folder with a tokenizer.json and the store/ made with it.
+    steps: the paper's number. minutes: do as many as fit into these (0: all); how many is decided when the run begins.
+    patience: stop when held-out text became no likelier for so many hundredths of the run (0: never).
+    vocab_size: of the tokenizer; 0: a size that suits the text, as for banyan train.
+    half: write the weights in 16 bits. compile: let torch compile the layers first.
+    """
+    settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
+    settings["text"] = [str(path) for path in corpus_paths]
+    plan = masked.Plan(steps, minutes, batch_size, lr, warmup, patience, seed)
+    place, display = devices.choose(device), Display(quiet)
+    with devices.using(place, False), quietly(), run_in(out, settings) as work:
+        own = work / TOKENIZER
+        if not own.exists():
+            tokens.made_tokenizer(corpus_paths, vocab_size, display).save(own)
+        pieces = Tokenizer.from_file(own)
+        tokenizer = for_transformers(pieces)
+        text = tokens.sentences(corpus_paths, work, pieces, tokenizer, display)
+        torch.manual_seed(seed)
+        model = RelativeRobertaForMaskedLM(medium(tokenizer, layers, heads, dim, feed_forward))
+        run = masked.Run(model, text, tokenizer.mask_token_id, plan, work, place, compile)
+        about = run.go(display)
+        save_transformer(out, model, tokenizer, Manifest("roberta", settings, None, about), half)
+    display.note(f"{about['steps']:,} of the paper's 200,000 steps, in {about['seconds']:,.0f} s")
+
+
+def medium(
+    tokenizer: PreTrainedTokenizerFast, layers: int, heads: int, dim: int, feed_forward: int
+) -> RelativeRobertaConfig:
+    return RelativeRobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=dim,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=feed_forward,
+        max_position_embeddings=Config().max_pieces,  # no distance beyond is ever trained
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+
+
+def for_transformers(pieces: Tokenizer) -> PreTrainedTokenizerFast:
+    """Our tokenizer with the two tokens that are not text."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer.from_str(pieces.to_json()),
+        pad_token="[PAD]",
+        mask_token="[MASK]",
+        model_max_length=LONGEST_TEXT,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def load(folder: str | Path, *, device: str = "cpu") -> MeanPooled:
+    return load_any(str(folder), device=device)

@@ -1,0 +1,85 @@
+"""TF-IDF of character 3- and 4-grams inside words (scikit-learn's char_wb), sublinear counts, compared by cosine.
+
+Its vectors are as long as there are n-grams, so it compares texts itself: sparse rows of length 1, whose products are
+cosines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from banyan import files
+from banyan.baselines import folder as folders
+from banyan.baselines.text import check, sentences
+from banyan.display import Display
+from banyan.errors import BanyanError
+from banyan.integrations import needs
+
+LINES = 30_000
+_NGRAMS, _IDF = "ngrams.txt", "idf.safetensors"
+
+
+def train(corpus_paths: Sequence[str | Path], out: str | Path, *, quiet: bool = False, lines: int = LINES) -> None:
+    """lines: of the text, from its beginning, that n-grams and their IDF are counted in."""
+    check(lines=(lines, 1))
+    folders.check_new(out)
+    model = TfIdf(islice(sentences(corpus_paths, Display(quiet)), lines))
+    about = {"ngrams": len(model.vectorizer.vocabulary_)}
+    with folders.made(out, folders.Manifest("tfidf", {"lines": lines}, about=about)) as building:
+        model.save(building)
+
+
+def load(folder: str | Path) -> TfIdf:
+    return TfIdf.load(Path(folder))
+
+
+def _vectorizer(**more: Any) -> Any:
+    with needs("scikit-learn"):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True, **more)
+
+
+class TfIdf:
+    """Compares texts; its rows are sparse."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        try:
+            self.vectorizer = _vectorizer().fit(lines)
+        except ValueError as error:
+            raise BanyanError(f"cannot count character n-grams: {error}") from None
+
+    def rows(self, texts: Sequence[str]) -> Any:
+        """csr_matrix [n, n-grams], of length 1 each."""
+        return self.vectorizer.transform(texts)
+
+    def similarity(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        return np.asarray(self.rows(first).multiply(self.rows(second)).sum(1)).ravel()
+
+    def index(self, documents: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
+        of_documents = self.rows(documents).T.tocsr()
+        return lambda queries: (self.rows(queries) @ of_documents).toarray()
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        numbers = self.vectorizer.vocabulary_
+        files.write_text(folder / _NGRAMS, "".join(f"{ngram}\n" for ngram in sorted(numbers, key=numbers.__getitem__)))
+        with files.atomic(folder / _IDF) as temporary:
+            save_file({"idf": self.vectorizer.idf_}, temporary)
+
+    @classmethod
+    def load(cls, folder: Path) -> TfIdf:
+        from safetensors.numpy import load_file
+
+        ngrams = (folder / _NGRAMS).read_text(encoding="utf-8").split("\n")[:-1]  # no n-gram holds the end of a line
+        vectorizer = _vectorizer(vocabulary={ngram: number for number, ngram in enumerate(ngrams)})
+        vectorizer.idf_ = load_file(folder / _IDF)["idf"]
+        model = cls.__new__(cls)  # nothing is counted again
+        model.vectorizer = vectorizer
+        return model

@@ -1,0 +1,66 @@
+"""The folder of a run that may be interrupted: what it needs is in out/training until the model is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from banyan import files
+from banyan.baselines.folder import MANIFEST, Manifest, check_new, write
+from banyan.errors import BanyanError
+
+_TRAINING = "training"
+_MAY_CHANGE = ("device", "compile", "half")  # when a run goes on
+
+
+@contextmanager
+def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
+    """out/training, held for this process. `out` must be new, or hold an unfinished run, which then goes on if it was
+    begun with the same settings."""
+    out = Path(out)
+    work = out / _TRAINING
+    if not work.is_dir() or (out / MANIFEST).exists():
+        check_new(out)
+        work.mkdir(parents=True)
+    with files.locked(work / "lock", f"another process is training in {out}"):
+        _check_same(work / "settings.json", {name: settings[name] for name in settings if name not in _MAY_CHANGE})
+        yield work
+
+
+def _check_same(record: Path, settings: dict[str, Any]) -> None:
+    if not record.exists():
+        files.write_text(record, json.dumps(settings))
+    for name, begun in json.loads(record.read_text(encoding="utf-8")).items():
+        if settings[name] != begun:
+            raise BanyanError(
+                f"the unfinished run in {record.parent.parent} was begun with {name}={begun}, not {settings[name]}: "
+                "say the same, or remove the folder to start again"
+            )
+
+
+def finish(out: str | Path, save: Callable[[Path], object], manifest: Manifest) -> None:
+    """What `save` writes into a folder becomes part of `out`; its manifest comes last, and the run is forgotten."""
+    out = Path(out)
+    building = out / _TRAINING / "finished"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    save(building)
+    for path in building.iterdir():
+        if path.is_file():
+            files.sync(path)
+        os.replace(path, out / path.name)
+    write(out, manifest)
+    shutil.rmtree(out / _TRAINING)
+
+
+def save_transformer(out: str | Path, model: Any, tokenizer: Any, manifest: Manifest, half: bool) -> None:
+    def save(folder: Path) -> None:
+        (model.half() if half else model).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+    finish(out, save, manifest)

@@ -1,0 +1,178 @@
+"""Texts from vectors of words: the mean, the mean without stop words, or SIF.
+
+SIF (Arora, Liang and Ma 2017, "A simple but tough-to-beat baseline for sentence embeddings"): each word counts
+a / (a + p(word)), p its share of the corpus and a = 0.001, and what all sentences have in common, their first
+principal component, is taken away. That component is of sentences of the training corpus, so that the vector of a text
+does not depend on what else is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from banyan import files, threads
+from banyan.backends._numba import kernel
+from banyan.baselines.text import Coded, Vocabulary, words
+from banyan.errors import BanyanError
+from banyan.integrations import needs
+
+VECTORS, WORDS = "vectors.safetensors", "words.txt"
+WEIGHTINGS = ("mean", "content", "sif")
+SIF_A = 1e-3
+SIF_SENTENCES = 50_000  # that the common component is computed of, evenly spread over the corpus
+_TEXTS = 1024  # a job of the pool
+
+
+@kernel
+def _means(table, extra, ids, offsets, weights, out):
+    """Weighted means of rows, for each text; ids from len(table) on stand for rows of `extra`, of weight 1."""
+    size = len(table)
+    for text in range(len(out)):
+        total = np.float32(0)
+        row = out[text]
+        for at in range(offsets[text], offsets[text + 1]):
+            known = ids[at] < size
+            weight = weights[ids[at]] if known else np.float32(1)
+            vector = table[ids[at]] if known else extra[ids[at] - size]
+            total += weight
+            for j in range(len(row)):
+                row[j] += weight * vector[j]
+        if total > 0:
+            for j in range(len(row)):
+                row[j] /= total
+
+
+def means(
+    table: np.ndarray, ids: np.ndarray, offsets: np.ndarray, weights: np.ndarray, extra: np.ndarray | None = None
+) -> np.ndarray:
+    """float32 [n, E] of n texts; zeros where there is nothing to take the mean of."""
+    out = np.zeros((len(offsets) - 1, table.shape[1]), np.float32)
+    more = np.zeros((0, table.shape[1]), np.float32) if extra is None else extra
+    jobs = [
+        (table, more, ids, offsets[start : start + _TEXTS + 1], weights, out[start : start + _TEXTS])
+        for start in range(0, len(out), _TEXTS)
+    ]
+    threads.run(_means, jobs)
+    return out
+
+
+def stop_words() -> frozenset[str]:
+    """The list that is left out by "content": scikit-learn's ENGLISH_STOP_WORDS (318 words, English only)."""
+    with needs("scikit-learn"):
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)
+
+
+def weights_of(vocabulary: Vocabulary, weighting: str) -> np.ndarray:
+    """float32 [V]: what each word counts."""
+    if weighting == "mean":
+        return np.ones(len(vocabulary), np.float32)
+    if weighting == "content":
+        stop = stop_words()
+        return np.array([word.lower() not in stop for word in vocabulary.words], np.float32)
+    if weighting == "sif":
+        share = vocabulary.counts / max(int(vocabulary.counts.sum()), 1)
+        return (SIF_A / (SIF_A + share)).astype(np.float32)
+    raise BanyanError(f"there is no weighting {weighting!r}: choose one of {', '.join(WEIGHTINGS)}")
+
+
+def common_component(table: np.ndarray, weights: np.ndarray, text: Coded) -> np.ndarray:
+    """float32 [E], of length 1: the first principal component (not centred, as in the paper) of sentences."""
+    chosen = np.unique(np.linspace(0, len(text) - 1, SIF_SENTENCES).astype(np.int64))
+    total = np.zeros((table.shape[1], table.shape[1]))
+    for some in np.array_split(chosen, max(len(chosen) // 8192, 1)):
+        counts = text.offsets[some + 1] - text.offsets[some]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        places = np.arange(ends[-1]) + np.repeat(text.offsets[some] - ends[:-1], counts)
+        rows = means(table, text.tokens[places], ends, weights).astype(np.float64)
+        total += rows.T @ rows
+    return np.linalg.eigh(total)[1][:, -1].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """An encoder. A text none of whose words is known is zeros; one of nothing but stop words is the mean of them."""
+
+    vocabulary: Vocabulary
+    table: np.ndarray  # float32 [V, E]
+    weights: np.ndarray  # float32 [V]
+    common: np.ndarray | None = None  # float32 [E]: taken away
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_numbers", {word: number for number, word in enumerate(self.vocabulary.words)})
+
+    @classmethod
+    def of(cls, table: np.ndarray, text: Coded, weighting: str) -> WordVectors:
+        weights = weights_of(text.vocabulary, weighting)
+        common = common_component(table, weights, text) if weighting == "sif" else None
+        return cls(text.vocabulary, table, weights, common)
+
+    @property
+    def dim(self) -> int:
+        return self.table.shape[1]
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 [n, E]."""
+        ids, offsets, extra = self._looked_up(texts)
+        vectors = means(self.table, ids, offsets, self.weights, extra)
+        unweighted = ~vectors.any(axis=1)
+        if unweighted.any():
+            ones = np.ones_like(self.weights)
+            vectors[unweighted] = means(self.table, ids, offsets, ones, extra)[unweighted]
+        if self.common is not None:
+            vectors -= np.outer((vectors * self.common).sum(axis=1), self.common)
+        return vectors
+
+    def _looked_up(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """The words of all texts by number, where those of each text begin, and vectors of words that have no number
+        (there are none; fastText has)."""
+        numbers: dict[str, int] = self._numbers  # type: ignore[attr-defined]
+        lower = self.vocabulary.lower
+        found = [[numbers[word] for word in words(text, lower) if word in numbers] for text in texts]
+        return *ragged(found), None
+
+    def save(self, folder: Path) -> None:
+        arrays = {"vectors": self.table, "weights": self.weights}
+        save(folder, self.vocabulary, arrays | ({} if self.common is None else {"common": self.common}))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> WordVectors:
+        vocabulary, arrays = load(folder)
+        return cls(vocabulary, arrays["vectors"], arrays["weights"], arrays.get("common"))
+
+
+def ragged(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of numbers end to end (int64), and where each begins."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    return np.array([number for row in rows for number in row], np.int64), offsets
+
+
+def save(folder: Path, vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> None:
+    from safetensors.numpy import save_file
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with files.atomic(folder / VECTORS) as temporary:
+        save_file(contiguous, temporary, {"lower": str(int(vocabulary.lower))})
+    files.write_text(folder / WORDS, vocabulary.to_text())
+
+
+def load(folder: str | Path) -> tuple[Vocabulary, dict[str, np.ndarray]]:
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(folder) / VECTORS
+    try:
+        with safe_open(path, "np") as file:
+            lower = bool(int((file.metadata() or {})["lower"]))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise BanyanError(f"cannot read {path}: {error}; make the baseline again") from None
+    vocabulary = Vocabulary.from_text(Path(folder) / WORDS, lower)
+    if len(vocabulary) > len(arrays["vectors"]):
+        raise BanyanError(f"{folder} is damaged: {WORDS} has more words than {VECTORS} has vectors")
+    return vocabulary, arrays
