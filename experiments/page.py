@@ -21,6 +21,7 @@ from page_tables import Material
 from records import NOT_RUN, Estimate, Records, paper_told
 from runs import EXPERIMENTS
 
+from banyan.config import DEFAULT_PRESET
 from banyan.evaluate.suites import LANGUAGES
 from banyan.files import write_text
 
@@ -117,23 +118,31 @@ def _summary(material: Material) -> str:
         for model, run in reversed(tables.MODELS.items()):
             paper, ours = material.cell(name, model, "Score"), records.score(run, group)
             row += [paper_told(paper), ours.told()]
-        rows.append([*row, material.baseline(group, ["mean"], "TF-IDF")])
-    ours, paper = records.mean_over(LANGUAGES, tables.SPEARMAN), material.cell("multilang", "Banyan", "Score")
-    nothing = material.baseline("languages", ["mean"], "TF-IDF")
-    rows.append(["nine languages", paper_told(paper), ours.told(), None, None, nothing])
-    columns = ["mean over", "Banyan, paper", "Banyan, ours", "Self-StrAE, paper", "Self-StrAE, ours"]
-    columns.append("TF-IDF of characters, nothing learnt")
-    said = [_against_nothing("English sentences", records.score("banyan", "sts"), rows[0][-1])]
-    said.append(_against_nothing("the nine languages", ours, nothing))
-    return f"{table(columns, rows)}\n\n" + "\n".join(line for line in said if line)
+        best = records.score("default", group).told()
+        rows.append([*row, best, material.baseline(group, ["mean"], "TF-IDF")])
+    of_default = [f"default-{name}" for name in LANGUAGES]
+    means = [records.mean_over(names, tables.SPEARMAN) for names in (LANGUAGES, of_default)]
+    paper, nothing = material.cell("multilang", "Banyan", "Score"), material.baseline("languages", ["mean"], "TF-IDF")
+    rows.append(["nine languages", paper_told(paper), means[0].told(), None, None, means[1].told(), nothing])
+    columns = ["mean over", "Banyan, paper", "preset `paper`", "Self-StrAE, paper", "preset `self-strae`"]
+    columns += ["preset `default`", "TF-IDF of characters, nothing learnt"]
+    said = []
+    for preset, run, of_languages in (("paper", "banyan", means[0]), ("default", "default", means[1])):
+        apart = [_against_nothing("English sentences", records.score(run, "sts"), rows[0][-1])]
+        apart.append(_against_nothing("the nine languages", of_languages, nothing))
+        if any(apart):
+            told = " and ".join(line for line in apart if line)
+            said.append(f"- Against TF-IDF of character n-grams, which learns nothing, preset `{preset}` is {told}.")
+    return f"{table(columns, rows)}\n\n" + "\n".join(said)
 
 
 def _against_nothing(where: str, ours: Estimate, nothing: float | None) -> str:
     if not ours.values or nothing is None:
         return ""
     apart = ours.mean - nothing
-    kind = "above" if apart > 0 else "below"
-    return f"- On {where}, our Banyan is {abs(apart):.1f} points {kind} character n-gram TF-IDF, which learns nothing."
+    if round(abs(apart), 1) == 0:
+        return f"level on {where}"
+    return f"{abs(apart):.1f} points {'above' if apart > 0 else 'below'} it on {where}"
 
 
 def _others(title: str, name: str, results: Path, material: Material) -> str:
@@ -202,7 +211,7 @@ def _how(records: Records) -> str:
         "```",
     ]
     used = sorted({_used(record) for record in runs})
-    single = [[record["name"], f"`{record['command']}`"] for record in _firsts(records) if record["command"]]
+    single = [[record["name"], f"`{_named(record)}`"] for record in _firsts(records) if record["command"]]
     parts = ["\n".join(lines), "\n".join(f"- {line}" for line in used)]
     if single:
         parts += ["One run by itself, from the command line:", table(["run", "command"], single)]
@@ -213,6 +222,12 @@ def _used(record: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["machine"]["versions"].items())
     code = f"code at {record['commit']}" if record["commit"] else "code without its history"
     return f"{record['machine']['name']}; {versions}; {code}"
+
+
+def _named(record: dict[str, Any]) -> str:
+    """Its command, which did not name preset paper as long as that was the default."""
+    command, preset = record["command"], record["settings"]["preset"]
+    return command if "--preset" in command or preset == DEFAULT_PRESET else f"{command} --preset {preset}"
 
 
 def _firsts(records: Records) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ _TRAINING = ("dropout", "batch_size", "lr", "lr_end", "objective", "crops", "can
 _CROPS = ("crop_kind", "crop_shortest", "crop_temperature")
 
 _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are told
-    "epochs": lambda n: "not trained" if n == 0 else f"{n} epoch{'s' * (n > 1)}",
+    "epochs": lambda n: {0: "not trained", None: "epochs that suit"}.get(n, f"{n} epoch{'s' * (n != 1)}"),
     "structure": lambda kind: f"{kind} trees",
     "ngrams": lambda n: f"n-grams learnt beside ({n:,})" if n else "no n-grams learnt beside",
     "spelling": lambda length: f"spelling {length:g}",
