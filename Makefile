@@ -30,7 +30,7 @@ bench: .venv/bench.installed  ## figures for the README: ratios, each checked fo
 	$(PYTHON) -m venv .venv
 
 .venv/demo.installed: EXTRAS = train,demo
-.venv/test.installed: EXTRAS = train,demo,data,sentencepiece,tensorboard,hub,serve,search,scale,onnx,clients,docs,test
+.venv/test.installed: EXTRAS = train,demo,data,sentencepiece,tensorboard,hub,serve,search,scale,onnx,clients,baselines,docs,test
 .venv/bench.installed: EXTRAS = train,demo,bench
 .venv/docs.installed: EXTRAS = docs
 .venv/%.installed: pyproject.toml constraints.txt | .venv/bin/python

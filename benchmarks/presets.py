@@ -34,7 +34,13 @@ COUNTED = ("paper", "default", "light")
 
 
 def tokenizer_of(config: Config, text: list[str]) -> Tokenizer:
-    return Tokenizer.train(text, kind=config.pieces, lowercase=config.lowercase, zero_digits=config.zero_digits)
+    return Tokenizer.train(
+        text,
+        kind=config.pieces,
+        vocab_factor=config.vocab_factor,
+        lowercase=config.lowercase,
+        zero_digits=config.zero_digits,
+    )
 
 
 # --- Matrix products -------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def render(results: Path = RESULTS) -> str:
         _others("10. The paper's claims in words, measured", "claims", results, material),
         controls(material),
         _others("12. What needs no learning", "baselines", results, material),
-        presets(material, _read(results / "paired.json")),
+        presets(material, _read(results / "paired.json") | _read(results / "compact.json")),
         _how(material.records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

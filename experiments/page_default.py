@@ -17,12 +17,12 @@ TOLD = (
 )
 
 
-def presets(material: Material, paired: dict[str, Any]) -> str:
+def presets(material: Material, others: dict[str, Any]) -> str:
     rows = [*_english(material), *_languages(material), _arguana(material)]
     head = ["set", *(f"`{preset}`" for preset in PRESETS), "TF-IDF"]
     parts = [TOLD, table(head, rows)]
     lacking = f"Set by set against both, of `experiments/paired.py`: {NOT_RUN}."
-    parts += [given(content) for content in paired.values()] or [lacking]
+    parts += [given(content) for content in others.values()] or [lacking]
     return section("13. Presets that go past the paper", *parts)
 
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from banyan import Banyan
-from banyan.evaluate.retrieval import Beir, _ndcg, read_beir
+from banyan.evaluate import retrieval
+from banyan.evaluate.retrieval import Beir, read_beir
 from banyan.search.corpora import Columns, Row
 from banyan.search.index import Index, Maker, unit
 from banyan.search.searching import DEPTH
@@ -107,7 +108,7 @@ def ndcg(data: Beir, scores: list[dict[str, float]]) -> float:
     for query, scored in zip(data.query_ids, scores, strict=True):
         best = sorted(scored, key=lambda document: -scored[document])
         judged = data.judgements[query]
-        items.append(_ndcg([judged.get(document, 0) for document in best], list(judged.values()), CUT))
+        items.append(retrieval.ndcg([judged.get(document, 0) for document in best], list(judged.values()), CUT))
     return 100 * float(np.mean(items))
 
 

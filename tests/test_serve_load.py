@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,15 @@ def test_a_mapped_model_gives_the_same_bits_and_stays_in_its_file(folder, model)
     maps = Path("/proc/self/maps").read_text()
     assert str(folder / "model.safetensors") in maps
     assert loaded.embedding.base is not None
+
+
+def test_the_sketches_of_a_mapped_model_stay_in_its_file_too(model, tmp_path):
+    sketches = np.random.default_rng(0).integers(-9, 9, (len(model.embedding), 8), np.int8)
+    lexical = Banyan(replace(model.config, lexical=8), model.tokenizer, {**model.weights, "lexical": sketches})
+    lexical.save_pretrained(tmp_path)
+    loaded = mapped.load(tmp_path)
+    assert not loaded.weights["lexical"].flags.owndata
+    np.testing.assert_array_equal(loaded.encode(texts(50, 0)), lexical.encode(texts(50, 0)))
 
 
 def test_figures_of_several_workers_are_summed():

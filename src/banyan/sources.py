@@ -61,7 +61,7 @@ class File:
     def rows(self, report: Report, moved: Moved) -> Iterator[str]:
         if self.kind == "text":
             return long_lines(self.path, report, moved)
-        return _as_rows(VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(()), report)
+        return as_rows(VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(()), report)
 
 
 class HubSet:
@@ -90,7 +90,7 @@ class HubSet:
         return _texts(self._values(moved), report)
 
     def rows(self, report: Report, moved: Moved) -> Iterator[str]:
-        return _as_rows(self._values(moved), report)
+        return as_rows(self._values(moved), report)
 
     def _values(self, moved: Moved) -> Iterator[object]:
         done = 0
@@ -110,7 +110,7 @@ def _texts(values: Iterator[object], report: Report) -> Iterator[Chunk]:
             report.drop(NOT_TEXT)
 
 
-def _as_rows(values: Iterable[object], report: Report) -> Iterator[str]:
+def as_rows(values: Iterable[object], report: Report) -> Iterator[str]:
     for value in values:
         if not isinstance(value, str):
             report.drop(NOT_TEXT)

@@ -17,7 +17,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of
 
 
-def _json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, object] | None]:
+def json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, object] | None]:
     """The objects of JSON lines, None for an empty line."""
     for number, line in enumerate(long_lines(path, report, moved), 1):
         try:
@@ -30,7 +30,7 @@ def _json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, o
 
 
 def _json_column(path: Path, column: str | None) -> str:
-    row = next(filter(None, _json_rows(path, Report(), _nowhere)), None)
+    row = next(filter(None, json_rows(path, Report(), _nowhere)), None)
     if row is None:
         return column or ""
     kinds = {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
@@ -40,7 +40,7 @@ def _json_column(path: Path, column: str | None) -> str:
 
 
 def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
-    for row in _json_rows(path, report, moved):
+    for row in json_rows(path, report, moved):
         value = "" if row is None else row.get(column)
         if isinstance(value, str) and not value.isascii():
             value, count = _SURROGATE.subn("\ufffd", value)
@@ -48,7 +48,7 @@ def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Itera
         yield value
 
 
-def _csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
+def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
     lines = (line + "\n" for line in long_lines(path, report, moved))
     if kind(path) == "tsv":
         rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -66,21 +66,21 @@ def _csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
 
 
 def _csv_column(path: Path, column: str | None) -> str:
-    names = next(_csv_rows(path, Report(), _nowhere), None)
+    names = next(csv_rows(path, Report(), _nowhere), None)
     if names is None:
         return column or ""
     return choose(column, dict.fromkeys(names, "string"), str(path))
 
 
 def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
-    rows = _csv_rows(path, report, moved)
+    rows = csv_rows(path, report, moved)
     names = next(rows, [column])
     place = names.index(column)
     for row in rows:
         yield "" if not row else row[place] if place < len(row) else None
 
 
-def _parquet(path: Path) -> Any:
+def open_parquet(path: Path) -> Any:
     parquet = optional("pyarrow.parquet", str(path), "data")
     try:
         return parquet.ParquetFile(path)
@@ -89,7 +89,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_column(path: Path, column: str | None) -> str:
-    with _parquet(path) as table:
+    with open_parquet(path) as table:
         kinds = {column.name: str(column.type) for column in table.schema_arrow}
     for name, holds in kinds.items():
         if holds.startswith("dictionary<values=string"):  # what pandas calls a category
@@ -99,18 +99,18 @@ def _parquet_column(path: Path, column: str | None) -> str:
 
 def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
     done = 0
-    with _parquet(path) as table:
+    with open_parquet(path) as table:
         size = path.stat().st_size
         try:
             for rows in table.iter_batches(batch_size=4096, columns=[column]):
-                yield from _strings(rows.column(0), report)
+                yield from strings(rows.column(0), report)
                 done += len(rows)
                 moved(size * done // table.metadata.num_rows)
         except _ARROW_ERRORS as error:
             raise damaged(path, error) from None
 
 
-def _strings(values: Any, report: Report) -> list[object]:
+def strings(values: Any, report: Report) -> list[object]:
     try:
         return values.to_pylist()
     except UnicodeDecodeError:

@@ -44,13 +44,13 @@ BASELINES: dict[str, Baseline] = {
         "banyan.baselines.sent2vec",
         "Sent2Vec: word and bigram vectors, learnt so that the mean of a context predicts the missing word",
         "trains",
-        "short sentences from plain text, in minutes, on any CPU",
+        "sentences from plain text, where no list of stop words is at hand",
     ),
     "fasttext": Baseline(
         "banyan.baselines.fasttext",
         "fastText: word vectors from character n-grams, trained here or from a published .vec; a text by SIF",
         "trains",
-        "languages with long words or published vectors; misspelt words",
+        "among those that average words; long or misspelt words, published vectors",
     ),
     "roberta": Baseline(
         "banyan.baselines.roberta",

@@ -160,7 +160,7 @@ def retrieval(encode: Encode | Comparer, data: Beir, task: str, leave_out_same_t
     judged = [data.judgements[query] for query in data.query_ids]
     grades = [[judgement.get(document, 0) for document in best] for best, judgement in zip(found, judged, strict=True)]
     outcomes = []
-    for name, measure in ("nDCG", _ndcg), ("R", _recall):
+    for name, measure in ("nDCG", ndcg), ("R", _recall):
         for cut in CUTS:
             items = [measure(g, list(j.values()), cut) for g, j in zip(grades, judged, strict=True)]
             outcomes.append(Outcome(task, f"{name}@{cut}", np.array(items), _percent))
@@ -171,7 +171,7 @@ def _percent(items: np.ndarray) -> float:
     return 100 * float(items.mean())
 
 
-def _ndcg(found: list[int], judged: list[int], cut: int) -> float:
+def ndcg(found: list[int], judged: list[int], cut: int) -> float:
     ideal = _dcg(sorted(judged, reverse=True)[:cut])
     return _dcg(found[:cut]) / ideal if ideal else 0.0
 

@@ -21,8 +21,8 @@ from banyan.encoding import BLOCK_CHARACTERS, BLOCK_ROWS
 from banyan.errors import BanyanError
 from banyan.report import Report
 from banyan.scale.stores import LABEL, Folder, Mark
-from banyan.sources import _as_rows
-from banyan.tables import _strings, choose
+from banyan.sources import as_rows
+from banyan.tables import choose, strings
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -132,5 +132,5 @@ def _rows(folder: Folder, shard: Shard, report: Report) -> Iterator[str]:
     with folder.parquet(shard.source) as table:
         groups = range(*shard.groups)
         for batch in table.iter_batches(4096, row_groups=groups, columns=[shard.column], use_threads=False):
-            values: Iterable[object] = _strings(batch.column(0), report)
-            yield from _as_rows(values, report)
+            values: Iterable[object] = strings(batch.column(0), report)
+            yield from as_rows(values, report)

@@ -13,7 +13,7 @@ from banyan.errors import BanyanError, first_line
 from banyan.report import NOT_TEXT, Report
 from banyan.search.table import OWN
 from banyan.sources import File
-from banyan.tables import _csv_rows, _json_rows, _parquet
+from banyan.tables import csv_rows, json_rows, open_parquet
 from banyan.textfile import clean, optional
 
 if TYPE_CHECKING:
@@ -87,18 +87,18 @@ def _own_name(name: str) -> str:
 
 
 def _json(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, Any]]:
-    return (row or {} for row in _json_rows(path, report, moved))
+    return (row or {} for row in json_rows(path, report, moved))
 
 
 def _csv(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, Any]]:
-    rows = _csv_rows(path, report, moved)
+    rows = csv_rows(path, report, moved)
     names = next(rows, [])
     return (dict(zip(names, row, strict=False)) for row in rows)
 
 
 def _parquet_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, Any]]:
     size, done = path.stat().st_size, 0
-    with _parquet(path) as table:
+    with open_parquet(path) as table:
         for batch in table.iter_batches(batch_size=4096):
             yield from batch.to_pylist()
             done += len(batch)

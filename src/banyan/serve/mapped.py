@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import mmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from banyan.encoder import WEIGHTS, Banyan
 
 _HEAD = 8  # bytes that say how long the header is
+_TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "I8": np.dtype(np.int8)}  # learnt; sketches beside it
 
 
 def load(path: str | Path) -> Banyan:
@@ -22,17 +24,17 @@ def load(path: str | Path) -> Banyan:
 
 
 def _mapped(path: Path) -> dict[str, np.ndarray]:
-    """The float32 tensors of a safetensors file. Mapped to be copied on write, because kernels are compiled for arrays
+    """The tensors of a safetensors file. Mapped to be copied on write, because kernels are compiled for arrays
     that may be written to; nobody does, so nothing is copied."""
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     start = _HEAD + int.from_bytes(data[:_HEAD], "little")
     tensors = {}
     for name, tensor in json.loads(data[_HEAD:start]).items():
-        if name == "__metadata__" or tensor["dtype"] != "F32":
+        if name == "__metadata__" or tensor["dtype"] not in _TYPES:
             continue
-        first, last = tensor["data_offsets"]
-        values = np.frombuffer(data, "<f4", (last - first) // 4, start + first).reshape(tensor["shape"])
+        (first, last), kind = tensor["data_offsets"], _TYPES[tensor["dtype"]]
+        values = np.frombuffer(data, kind, (last - first) // kind.itemsize, start + first).reshape(tensor["shape"])
         if values.flags.aligned:
             tensors[name] = values
     return tensors
