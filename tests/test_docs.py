@@ -258,14 +258,16 @@ def test_figures_that_pages_repeat_are_those_of_the_results():
         return [float(cells[1].split("|")[column].split()[0]) for column in columns]
 
     for row in ("English sentences", "English words", "nine languages"):
-        ours, tfidf = figures(row, 1, -1)
-        assert f"{tfidf:.1f} against {ours:.1f}" in faq, row
+        paper, default, tfidf = figures(row, 1, 4, -1)
+        assert f"{tfidf:.1f} against {paper:.1f}" in faq, row
+        assert f"{default:.1f}\non" in faq or f"{default:.1f} on" in faq, row
     for row in ("no tree: mean of the leaves", "right-branching"):
         (behind,) = figures(row, 1, section="## 11. ")
         assert f"{-behind:.1f}" in faq, row
-    (arabic,), (afrikaans,) = figures("Arabic", 1), figures("Afrikaans", 1)
-    mean, tfidf = figures("nine languages", 1, -1)
-    assert f"from {arabic:.0f} (Arabic) to {afrikaans:.0f}\n(Afrikaans), {mean:.0f} in the mean" in training
+    low, high = (figures(name, 2, section="## 13. ")[0] for name in ("Indonesian", "Afrikaans"))
+    paper, mean, tfidf = figures("nine languages", 1, 4, -1)
+    assert f"from\n{low:.0f} (Indonesian) to {high:.0f} (Afrikaans), {mean:.0f} in the mean" in training
+    assert f"where `paper` has {paper:.0f}" in training
     assert f"has {tfidf:.0f} there" in training
 
 
