@@ -15,6 +15,7 @@ import page_ideas
 import page_tables as tables
 from page_ablations import ablations, controls
 from page_claims import far_apart, in_short
+from page_compared import compared
 from page_default import presets
 from page_markdown import given, section, table
 from page_tables import Material
@@ -52,6 +53,7 @@ def render(results: Path = RESULTS) -> str:
         controls(material),
         _others("12. What needs no learning", "baselines", results, material),
         presets(material, _read(results / "paired.json") | _read(results / "compact.json")),
+        compared(material, results / "compared"),
         _how(material.records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

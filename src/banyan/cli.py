@@ -732,7 +732,7 @@ _COMMANDS = {
         _demo,
         _demo_arguments,
         "train on the text that comes with Python, then search it by meaning",
-        "Nothing is downloaded; it takes a minute or two.",
+        "Nothing is downloaded; it takes two or three minutes.",
         ("banyan demo", "banyan demo --out /tmp/demo-model"),
     ),
     "serve": _Command(

@@ -27,15 +27,7 @@ from banyan.stdlib_text import Entry, StdlibText, gather
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Chosen on held-out docstrings other than those the measure asks about, except that the measure was seen to be much
-# worse at the paper's lr of 1e-3.
-SETTINGS: dict[str, Any] = {
-    "preset": "paper",
-    "vocab_size": 3000,  # little text: the pieces must repeat
-    "candidates": "batch",
-    "lr": 1e-2,  # few steps: they must be large
-    "epochs": 12,
-}
+SETTINGS: dict[str, Any] = {"preset": "light"}  # as anyone would train on a laptop: nothing is tuned for this text
 
 QUERIES = (
     "remove whitespace from the beginning of lines",
