@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from banyan import cli
+from banyan.display import COMPILING
 from banyan.reference import Functions
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for
@@ -61,3 +64,23 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the shared corpora are not here")
     return SHARED
+
+
+def unhurried(err: str) -> str:
+    """Messages but for the one that is said on a machine that is new or busy."""
+    return err.replace(f"{COMPILING}\n", "")
+
+
+@pytest.fixture
+def banyan(capsys: pytest.CaptureFixture[str]):
+    """Run the command here and now: exit code, output, messages."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code: Any = cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, unhurried(err)
+
+    return run

@@ -41,20 +41,6 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def banyan(capsys: pytest.CaptureFixture[str]):
-    """Run the command here and now: exit code, output, messages."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code: Any = cli.main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    return run
-
-
 # --- The command -----------------------------------------------------------------------------------------------------
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import unhurried
 from test_encoding import tiny_model
 
 from banyan import __version__, cli, encoding
 from banyan.config import Config
-from banyan.display import COMPILING
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 
@@ -36,26 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def model(folder: str) -> Banyan:
     return Banyan.from_pretrained(folder)
-
-
-def unhurried(err: str) -> str:
-    """Messages but for the one that is said on a machine that is new or busy."""
-    return err.replace(f"{COMPILING}\n", "")
-
-
-@pytest.fixture
-def banyan(capsys: pytest.CaptureFixture[str]):
-    """Run the command here and now: exit code, output, messages."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code: Any = cli.main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, unhurried(err)
-
-    return run
 
 
 @pytest.fixture
@@ -300,6 +280,14 @@ def test_interrupted_encode_says_how_to_go_on(banyan, folder, tmp_path, monkeypa
         code, _, err = banyan(*arguments)
     assert (code, err) == (130, "banyan: stopped after 0 rows, which are kept: --resume goes on\n")
     assert banyan(*arguments, "--resume")[0] == 0
+
+
+def test_an_interrupt_inside_a_compiled_function_is_told_in_one_line(banyan, folder, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr(Banyan, "similarity", interrupt)
+    assert banyan("similar", folder, "the cat", "the dog") == (130, "", "banyan: interrupted\n")
 
 
 def test_progress_shows_only_when_encoding_takes_a_while(banyan, folder, tmp_path, monkeypatch):

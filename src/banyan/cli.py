@@ -57,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except KeyboardInterrupt as error:
         return _failed(error, str(error) or "interrupted", INTERRUPTED)
+    except SystemError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return _failed(error, "interrupted", INTERRUPTED)  # inside a compiled function, which cannot say so itself
     except BanyanError as error:
         return _failed(error, str(error), 1)
     except ModuleNotFoundError as error:
