@@ -216,18 +216,17 @@ class Banyan:
     def parse(self, text: str) -> Tree:
         """The tree that the model induces over a text, with the embedding of every phrase. Of a model without repeats,
         it has a token where it stood first, third, eighth, ..."""
+        return self._parsed(text)[0]
+
+    def _parsed(self, text: str) -> tuple[Tree, np.ndarray]:
+        """A text's tree, and the tokens that are its leaves."""
         _all_strings([text])
         text = without_surrogates(text)
-        tokens, spans = self._leaves(text)
-        return self._tree(text, tokens, spans, self._induced(tokens))
-
-    def _leaves(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
-        """The tokens that its tree has, and where they stand."""
         tokens, spans = self.tokenizer.encode_with_offsets(text)
-        if self.config.repeats:
-            return tokens, spans
-        kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
-        return tokens[kept], [spans[i] for i in kept]
+        if not self.config.repeats:
+            kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
+            tokens, spans = tokens[kept], [spans[i] for i in kept]
+        return self._tree(text, tokens, spans, self._induced(tokens)), tokens
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
@@ -292,8 +291,7 @@ class Banyan:
         """What each leaf, and the bias, adds to the root: names and float64 vectors [n+1, E]."""
         from banyan.reference import compose, through
 
-        tree, f = self.parse(text), self.functions
-        tokens, _ = self._leaves(without_surrogates(text))
+        (tree, tokens), f = self._parsed(text), self.functions
         n = len(tokens)
         if n == 0:
             return ["bias"], np.zeros((1, self.dim))
