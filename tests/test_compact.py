@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from test_cli import banyan, folder, model  # noqa: F401
+from test_cli import folder, model  # noqa: F401
 from test_encoding import LINES, SUFFIXES, interrupted, small_blocks, text  # noqa: F401
 from test_suites import data, write_beir, write_pairs  # noqa: F401
 
@@ -189,7 +189,7 @@ def test_a_run_is_resumed_with_its_own_settings_only(model, text, interrupted, c
     assert encode_file(model, text, interrupted, resume=True).resumed == 6
 
 
-def test_command_refuses_before_it_loads_a_model(banyan, tmp_path):  # noqa: F811
+def test_command_refuses_before_it_loads_a_model(banyan, tmp_path):
     for arguments, message in (
         (["--precision", "int8", "--normalize"], "banyan: normalize goes with float32 only: int8 keeps no lengths"),
         (["--precision", "float16"], "banyan: there is no precision 'float16': choose one of"),

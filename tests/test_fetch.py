@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import banyan, folder  # noqa: F401  (fixtures: the command, and a tiny model's folder)
+from test_cli import folder  # noqa: F401  (a fixture: a tiny model's folder)
 
 from banyan.errors import BanyanError
 from banyan.evaluate import fetch as module

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from test_cli import banyan, folder  # noqa: F401  (fixtures: the command, and a tiny model's folder)
+from test_cli import folder  # noqa: F401  (a fixture: a tiny model's folder)
 from test_encoding import tiny_model
 
 from banyan import cli
@@ -312,7 +312,7 @@ def other_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_help_names_every_suite_and_its_examples_parse(banyan):  # noqa: F811
+def test_help_names_every_suite_and_its_examples_parse(banyan):
     code, out, _ = banyan("eval", "--help")
     assert code == 0
     for suite in suites.SUITES:
@@ -379,7 +379,7 @@ def test_eval_of_files_of_the_users_own(banyan, folder, tmp_path):  # noqa: F811
         (["--pairs", __file__, "--fetch"], "--fetch goes with --suite"),
     ],
 )
-def test_usage_errors_of_eval(banyan, arguments, message):  # noqa: F811
+def test_usage_errors_of_eval(banyan, arguments, message):
     code, out, err = banyan("eval", "m", *arguments)
     assert (code, out) == (2, "")
     assert message in err
