@@ -1,13 +1,16 @@
 """What a system that Banyan is compared with scores, and what it costs, on this machine's CPU.
 
-    python experiments/compared.py NAME FOLDER --data ../shared/data [--language en] [--beside MODEL] [--cost]
+    python experiments/compared.py NAME FOLDER --data ../shared/data [--language en] [--beside MODEL]
+                                   [--only scores|cost] [--device cuda]
 
-FOLDER is what `banyan baseline` or `banyan train` wrote. English is measured on the suites sts and words and on
-ArguAna, another language on its own test set. Sentences a second are from strings; --beside has a Banyan model encode
-the same sentences turn by turn, so that the ratio means something where the machine does other work too. Threads are
-BANYAN_THREADS. --cost leaves the scores out, where other records have them; --trained SECONDS is what `time` told of
-the training, for a folder that does not know. Writes experiments/results/compared/NAME-LANGUAGE.json, and skips what
-is there. `python experiments/page_compared.py` draws, `python experiments/page.py` writes the table.
+FOLDER is what `banyan baseline` or `banyan train` wrote. English is measured on the suites sts, words and
+classification and on ArguAna, another language on its own test set. Sentences a second are from strings; --beside has
+a Banyan model encode the same sentences turn by turn, so that the ratio means something where the machine does other
+work too. Threads are BANYAN_THREADS. --only leaves one half out: scores may come from a machine with a GPU (--device,
+for transformers), costs from this one. --trained SECONDS is what `time` told of the training, for a folder that does
+not know. Writes NAME-LANGUAGE.json into experiments/results/compared, -sSEED behind it for a seed other than 0, -cost
+for costs alone, and skips what is there. `python experiments/page_compared.py` draws, `python experiments/page.py`
+writes the tables.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from banyan.evaluate import suites, table
 from banyan.evaluate.suites import Task
 
 OUT = RESULTS / "compared"
-ENGLISH = "en"
+ENGLISH, ENGLISH_SUITES = "en", ("sts", "words", "classification")
 SENTENCES = 4096  # of held-out text, that encoding is timed on
 WARM = 64  # of them beforehand: kernels are compiled, or read from their cache
 TURNS, ENOUGH = 7, 60.0  # of each, or so many seconds in all
@@ -44,34 +47,31 @@ NO_NEWS = ("losses",)  # of what a folder says of its training, what is too long
 Work = Callable[[Sequence[str]], Any]
 
 
-def measured(folder: Path, data: Path, language: str, beside: Path | None, cost: bool, told: float | None) -> Any:
-    """The record, but for its name."""
+def cost(folder: Path, data: Path, language: str, beside: Path | None) -> dict[str, Any]:
     lines = corpus_lines(data, language, "dev", SENTENCES)
     memory = peak_memory(folder, lines)  # first: a child's peak counts what its parent holds when it is started
-    model = loaded(folder)
-    about = said(folder)
     return {
-        "language": language,
-        "folder": folder.name,
-        "made": about,
-        "training_seconds": about.get("about", {}).get("seconds", told),
-        "dimensions": getattr(model, "dim", None),
         "bytes": size(folder),
         "peak_memory_bytes": memory,
-        "speed": speed(work_of(model), lines, beside),
+        "speed": speed(work_of(loaded(folder)), lines, beside),
         "machine": f"{os.cpu_count()} × {_processor()}, Python {platform.python_version()}",
-        "figures": [] if cost else figures(model, tasks(data, language)),
     }
 
 
-def loaded(folder: Path) -> Any:
-    return baselines.load(folder) if baselines.is_baseline(folder) else Banyan.from_pretrained(folder)
+def scores(folder: Path, data: Path, language: str, device: str) -> dict[str, Any]:
+    model = loaded(folder, device)
+    return {"dimensions": getattr(model, "dim", None), "figures": figures(model, tasks(data, language))}
+
+
+def loaded(folder: Path, device: str = "cpu") -> Any:
+    return baselines.load(folder, device) if baselines.is_baseline(folder) else Banyan.from_pretrained(folder)
 
 
 def said(folder: Path) -> dict[str, Any]:
     """What the folder says of how it was made."""
     if not baselines.is_baseline(folder):
-        return {"name": "banyan", "settings": {"preset": loaded(folder).config.preset}}
+        config = loaded(folder).config
+        return {"name": "banyan", "settings": {"preset": config.preset, "seed": config.seed}}
     manifest = folders.read(folder)
     about = {key: value for key, value in manifest.about.items() if key not in NO_NEWS}
     return {"name": manifest.name, "settings": manifest.settings, "source": manifest.source, "about": about}
@@ -84,7 +84,7 @@ def tasks(data: Path, language: str) -> list[Task]:
     if language != ENGLISH:
         return suites.tasks("languages", data, [language])
     arguana = [task for task in suites.tasks("retrieval", data) if task.name == "arguana"]
-    return [*suites.tasks("sts", data), *suites.tasks("words", data), *arguana]
+    return [*(task for suite in ENGLISH_SUITES for task in suites.tasks(suite, data)), *arguana]
 
 
 def figures(model: Any, wanted: Sequence[Task]) -> list[dict[str, Any]]:
@@ -175,19 +175,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--language", default=ENGLISH)
     parser.add_argument("--beside", type=Path)
-    parser.add_argument("--cost", action="store_true")
+    parser.add_argument("--only", choices=("scores", "cost"))
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--trained", type=float, metavar="SECONDS")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
-    path = options.out / f"{options.name}-{options.language}.json"
+    made = said(options.folder)
+    path = options.out / f"{options.name}-{options.language}{behind(made, options.only)}.json"
     if path.exists():
         print(f"{path.name} is there already")
         return
-    given = (options.folder, options.data, options.language, options.beside, options.cost, options.trained)
-    record = {"name": options.name, **measured(*given)}
+    seconds = made.get("about", {}).get("seconds", options.trained)
+    record = {"name": options.name, "language": options.language, "folder": options.folder.name, "made": made}
+    record["training_seconds"] = seconds
+    if options.only != "scores":
+        record |= cost(options.folder, options.data, options.language, options.beside)
+    if options.only != "cost":
+        record |= scores(options.folder, options.data, options.language, options.device)
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     print(f"wrote {path}")
+
+
+def behind(made: dict[str, Any], only: str | None) -> str:
+    """What follows NAME-LANGUAGE in the name of a record."""
+    seed = made["settings"].get("seed", 0)
+    return (f"-s{seed}" if seed else "") + ("-cost" if only == "cost" else "")
 
 
 if __name__ == "__main__":

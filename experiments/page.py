@@ -1,4 +1,5 @@
-"""Write RESULTS.md from experiments/results, every figure of it; its summary into README.md, ideas into the docs.
+"""Write RESULTS.md from experiments/results, every figure of it; its summary into README.md, and into the docs ideas
+and, on the page of each system that Banyan is compared with, what was measured of it.
 
     python experiments/page.py [--check]
 """
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import page_ideas
+import page_systems
 import page_tables as tables
 from page_ablations import ablations, controls
 from page_claims import far_apart, in_short
 from page_compared import compared
 from page_default import presets
-from page_markdown import given, section, table
+from page_markdown import between, given, section, table
 from page_tables import Material
 from records import NOT_RUN, Estimate, Records, paper_told
 from runs import EXPERIMENTS
@@ -61,17 +63,17 @@ def render(results: Path = RESULTS) -> str:
 
 def readme(text: str, results: Path = RESULTS) -> str:
     """The README with the summary between its marks."""
-    return _between_marks(text, _summary(_material(results)))
+    return between(text, _MARKS, f"{_summary(_material(results))}\n")
 
 
 def tried(text: str, results: Path = RESULTS) -> str:
     """What was tried, with the tables of ideas between its marks."""
-    return _between_marks(text, page_ideas.render(results))
+    return between(text, _MARKS, f"{page_ideas.render(results)}\n")
 
 
-def _between_marks(text: str, written: str) -> str:
-    before, rest = text.split(_MARKS[0])
-    return f"{before}{_MARKS[0]}{written}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}"
+def systems(results: Path = RESULTS) -> dict[Path, str]:
+    """The pages of what Banyan is compared with."""
+    return page_systems.pages(_material(results), results / "compared")
 
 
 def _material(results: Path) -> Material:
@@ -242,6 +244,7 @@ def main() -> int:
     options = parser.parse_args()
     wanted = {PAGE: render()}
     wanted |= {path: fill(path.read_text(encoding="utf-8")) for path, fill in ((README, readme), (TRIED, tried))}
+    wanted |= systems()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if options.check:

@@ -50,6 +50,13 @@ def _picture(value: Any, of: str) -> Any:
     return f"![{of}]({value})" if is_picture else value
 
 
+def between(text: str, marks: tuple[str, str], written: str) -> str:
+    """The text with what is between its two marks written anew."""
+    begin, end = marks
+    before, rest = text.split(begin)
+    return f"{before}{begin}{written}{end}{rest.split(end)[1]}"
+
+
 def listed(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)

@@ -34,7 +34,7 @@ from served import served
 from banyan import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = ("sh", "bash", "console")
 LANGUAGES = ("python", "pycon", *COMMANDS, "text")
 MADE_BY = "banyan train corpus.txt --out model/"  # of the model that a reader finds
@@ -192,6 +192,8 @@ class Reader:
         _, *arguments = command.words
         if arguments[0] == "map" and "--method" not in arguments:
             arguments += ["--method", "pca"]  # UMAP compiles for half a minute; tests/test_map.py has it
+        if arguments[:2] in (["baseline", "sent2vec"], ["baseline", "fasttext"]) and "--set" not in arguments:
+            arguments += ["--set", "buckets=1000"]  # half a gigabyte otherwise
         given, printed, told = "the cat\n", io.StringIO(), io.StringIO()
         if "<" in command.files:
             given = Path(command.files["<"]).read_text(encoding="utf-8")

@@ -298,6 +298,39 @@ def test_a_killed_run_goes_on_to_the_same_bits(corpus, trained, tmp_path):
         roberta.train([corpus], out, quiet=True, steps=60, **TINY)
 
 
+def a_run(prepared, work: Path, device: str, record: bool) -> masked.Run:
+    pieces = roberta.for_transformers(roberta.Tokenizer.from_file(prepared / "tokenizer.json"))
+    text = tokens.sentences([prepared], work, roberta.Tokenizer.from_file(prepared / "tokenizer.json"), pieces, QUIET)
+    torch.manual_seed(0)
+    model = roberta.RelativeRobertaForMaskedLM(roberta.medium(pieces, 2, 2, 16, 32))
+    plan = masked.Plan(40, 0.0, 32, 5e-3, 0.1, 0, 0)
+    work.mkdir()
+    return masked.Run(model, text, pieces.mask_token_id, plan, work, torch.device(device), False, record)
+
+
+def test_places_that_mean_nothing_change_no_loss(prepared, tmp_path):
+    run = a_run(prepared, tmp_path / "run", "cpu", record=True)
+    assert run.recorded is None  # there is nothing to record on the CPU
+    batch = run.text.batch(np.arange(32))
+    exact = run._given(*batch, np.random.default_rng(0))
+    run.recorded = {}
+    padded = run._given(*batch, np.random.default_rng(0))
+    assert len(padded.hidden) == masked._room(batch[0]) > len(exact.hidden) > 0
+    run.model.eval()
+    torch.testing.assert_close(run._loss(padded), run._loss(exact))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_recorded_steps_learn_what_plain_steps_learn(prepared, tmp_path):
+    plain, recorded = (a_run(prepared, tmp_path / str(record), "cuda:0", record) for record in (False, True))
+    expected, found = (torch.stack([run._step(step) for step in range(40)]).tolist() for run in (plain, recorded))
+    assert any(recorded.recorded.values())
+    np.testing.assert_allclose(found, expected, rtol=0.03)
+    assert found[-1] < found[0] - 0.3
+    for name, weight in recorded.model.named_parameters():
+        torch.testing.assert_close(weight, dict(plain.model.named_parameters())[name], rtol=0.1, atol=0.02)
+
+
 def test_minutes_decide_the_number_of_steps_and_nothing_else(corpus, tmp_path):
     roberta.train([corpus], tmp_path / "timed", quiet=True, minutes=0.005, **TINY)
     steps = about(tmp_path / "timed")["steps"]

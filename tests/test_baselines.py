@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.pre_tokenizers import Whitespace
 
 from banyan import baselines, cli
 from banyan.baselines import bm25, command, folder, model2vec
@@ -310,10 +314,6 @@ def test_bm25_of_a_pair_is_symmetric_and_between_0_and_1(tmp_path, corpus):
 def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model2vec model of our own, saved."""
     model2vec_ = pytest.importorskip("model2vec")
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
     tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "sweet": 1, "night": 2, "day": 3}, "[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     table = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
@@ -345,9 +345,58 @@ def test_distillation_is_model2vecs_own(static, monkeypatch):
     monkeypatch.setitem(sys.modules, "model2vec.distill", SimpleNamespace(distill=distill))
     assert model2vec.load("some/folder", distill=True, dim=3).dim == 3
     assert seen == {"model_name": "some/folder", "pca_dims": 3}
-    monkeypatch.setitem(sys.modules, "model2vec.distill", None)
-    with pytest.raises(BanyanError, match=r'pip install "model2vec\[distill\]"'):
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        # What model2vec 0.10 raises; its own advice is left out.
+        (ImportError("`skeletoken`, is required. Please reinstall. `pip install model2vec[distill]`"),
+         'model2vec is not complete (`skeletoken`, is required): pip install "banyan-embed[baselines]"'),
+        (OSError("there is no config.json\nand so on"),
+         "cannot load some/folder as a sentence transformer to distil: there is no config.json"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_distilled_is_told(monkeypatch, raised, told):
+    pytest.importorskip("model2vec")
+
+    def distill(**given: Any) -> Any:
+        raise raised
+
+    monkeypatch.setitem(sys.modules, "model2vec.distill", SimpleNamespace(distill=distill))
+    with pytest.raises(BanyanError) as caught:
         model2vec.load("some/folder", distill=True)
+    assert str(caught.value) == told
+
+
+def test_a_sentence_transformer_is_distilled(tmp_path):
+    """With the versions that are installed, which model2vec's own extra does not allow."""
+    pytest.importorskip("model2vec")
+    pytest.importorskip("skeletoken")
+    transformers = pytest.importorskip("transformers")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sweet", "night", "day"]
+    backend = Tokenizer(WordPiece({word: number for number, word in enumerate(vocabulary)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = Whitespace()
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(tmp_path)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = transformers.BertConfig(vocab_size=len(vocabulary), **sizes)
+    transformers.BertModel(config).save_pretrained(tmp_path)
+    model = model2vec.load(tmp_path, distill=True, dim=4)
+    vectors = model.encode(["sweet night", "sweet", ""])
+    assert model.dim == 4
+    assert vectors.shape == (3, 4)
+    assert vectors[:2].any(axis=1).all()
+    assert not vectors[2].any()
+
+
+def test_a_folder_is_found_from_anywhere(static, banyan, tmp_path, monkeypatch):
+    monkeypatch.chdir(static.parent)
+    code, _, err = banyan("baseline", "model2vec", static.name, "--out", tmp_path / "m2v")
+    assert code == 0, err
+    monkeypatch.chdir(tmp_path)
+    assert folder.read("m2v").source == str(static)
+    assert baselines.load("m2v").dim == 6
 
 
 def test_settings_take_the_type_of_their_default():
@@ -355,3 +404,24 @@ def test_settings_take_the_type_of_their_default():
     assert command._value("7", 3.0) == 7.0
     assert command._value("No", True) is False
     assert command._value("7", "text") == "7"
+
+
+# --- A run that cannot go on -----------------------------------------------------------------------------------------
+
+
+def test_a_broken_checkpoint_says_to_remove_the_folder(banyan, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    from banyan.baselines.masked import Plan
+
+    text, out = tmp_path / "text.txt", tmp_path / "model"
+    text.write_text("\n".join(f"line {number} of a text" for number in range(100)), encoding="utf-8")
+    (out / "training").mkdir(parents=True)
+    plan = asdict(Plan(2, 0.0, 16, 1e-3, 0.1, 0, 0))
+    (out / "training/run.json").write_text(json.dumps({"plan": plan, "rows": [], "seconds": 0}), encoding="utf-8")
+    (out / "training/checkpoint.safetensors").write_bytes(b"broken")
+    small = ["layers=1", "heads=2", "dim=8", "feed_forward=8", "vocab_size=300"]
+    code, _, err = banyan("baseline", "roberta", text, "--out", out, "--device", "cpu", "--quiet", "--set", *small)
+    assert code == 1
+    assert f"cannot resume from {out / 'training/checkpoint.safetensors'}" in err
+    assert f"; remove {out} to start again" in err
+    assert "--overwrite" not in err

@@ -29,6 +29,7 @@ THROUGH_THE_CODE = ROOT / "docs/a-sentence-through-the-code.md"
 API = ROOT / "docs/api.md"
 REPEATING = ("RESULTS.md", "docs/faq.md", "docs/train-your-own-language.md")
 NEEDED = {
+    "fasttext.md": ("gensim",),
     "integrations.md": ("sklearn", "sentence_transformers", "datasets", "accelerate", "mteb", "langchain_core",
                         "llama_index.core", "lancedb", "spacy", "huggingface_hub", "onnx", "onnxruntime", "model2vec"),
     "scaling.md": ("ray", "pyarrow"),
@@ -103,7 +104,7 @@ def _write_parquet(folder: Path, texts: list[str]) -> None:
     parquet.write_table(pyarrow.table({"text": texts}), folder / "a.parquet")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_the_page_runs(page, here, tmp_path):
     for library in NEEDED.get(page.name, ()):
         pytest.importorskip(library, reason=f"{library} is not installed")
@@ -173,7 +174,7 @@ def test_a_command_that_is_not_run_is_looked_at_all_the_same(line, tmp_path):
         check(*commands(block))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_options_within_sentences_exist(page):
     _, known = cli._parsers()
     for command in re.findall(r"`banyan ([^`]+)`", _text(page)):
@@ -199,7 +200,7 @@ def _found(name: str) -> Any:
     raise AttributeError(name)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_names_and_files_that_a_page_tells_of_are_there(page):
     text = page.read_text(encoding="utf-8")
     for name in set(re.findall(r"(?:`|::: )(banyan(?:\.\w+)+)", text)):
@@ -302,13 +303,14 @@ def site(tmp_path_factory) -> Path:
 
 
 def test_the_site_builds_without_a_warning_and_has_every_page(site):
-    made = {page.stem for page in site.glob("*.html")}
-    assert made >= {page.stem for page in (ROOT / "docs").glob("*.md")} | {"RESULTS", "CHANGELOG", "CONTRIBUTING"}
+    made = {page.relative_to(site).with_suffix("") for page in site.rglob("*.html")}
+    of_docs = {page.relative_to(ROOT / "docs").with_suffix("") for page in PAGES if ROOT / "docs" in page.parents}
+    assert made >= of_docs | {Path("RESULTS"), Path("CHANGELOG"), Path("CONTRIBUTING")}
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
     elements = r'<(?:script|img|iframe|link rel="(?:stylesheet|preconnect|icon)")[^>]*?(?:src|href)="(.+?)"'
-    for page in site.glob("*.html"):
+    for page in site.rglob("*.html"):
         loaded = re.findall(elements, _text(page))
         assert loaded
         assert not [address for address in loaded if re.match("(?:https?:)?//", address)], page.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,6 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    for name in AT_THE_ROOT:
-        markdown = markdown.replace(f"](../{name}", f"]({name}")
+    for name in AT_THE_ROOT:  # one folder up; from a folder of docs/, two
+        markdown = re.sub(rf"\]\(\.\./((?:\.\./)*{re.escape(name)})", r"](\1", markdown)
     return markdown

@@ -50,8 +50,13 @@ def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progr
         raise BanyanError(f"cannot write a checkpoint to {path}: {reason}; {kept}") from None
 
 
-def load(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer) -> Progress:
-    """Put model and optimiser back to where they were, on whatever device they are now."""
+def load(
+    path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, hint: str = "--overwrite starts again"
+) -> Progress:
+    """Put model and optimiser back to where they were, on whatever device they are now.
+
+    hint: what to do where that cannot be.
+    """
     import torch
     from safetensors import SafetensorError, safe_open
 
@@ -70,5 +75,5 @@ def load(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer) -> Pr
                         for key, value in found.items()
                     }
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
-        raise BanyanError(f"cannot resume from {path}: {error}; --overwrite starts again") from None
+        raise BanyanError(f"cannot resume from {path}: {error}; {hint}") from None
     return Progress(**state["progress"])

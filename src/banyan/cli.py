@@ -814,7 +814,7 @@ _COMMANDS = {
         baseline,
         baseline_arguments,
         "train or load what Banyan is compared with: GloVe, Sent2Vec, transformers, TF-IDF, ...",
-        "Without a name: which there are, and when each wins. More: docs/baselines.md.",
+        "Without a name: which there are, and when each wins. More: docs/baselines/.",
         (
             "banyan baseline glove corpus.txt --out glove/",
             "banyan baseline sent2vec corpus.txt --out sent2vec/ --set epochs=5 dim=100",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from banyan.baselines import BASELINES, Baseline, for_device, module_of, settings_of
+from banyan.baselines.folder import Manifest, add_cost, made
 from banyan.errors import BanyanError
 
 _KINDS = {
@@ -47,8 +50,9 @@ def baseline(options: argparse.Namespace) -> None:
     if listed.kind == "loads":
         _load(options, module, settings)
     else:
-        given = for_device(module.train, options.device)
+        given, started = for_device(module.train, options.device), time.monotonic()
         module.train(options.source, options.out, quiet=options.quiet, **given, **settings)
+        add_cost(options.out, time.monotonic() - started)
     if not options.quiet:
         print(f"wrote {options.out}: measure it with `banyan eval {options.out} ...`", file=sys.stderr)
 
@@ -62,14 +66,15 @@ def _module(name: str) -> Any:
 
 def _load(options: argparse.Namespace, module: Any, settings: Mapping[str, Any]) -> None:
     """Loads it once, to see that it can be, and remembers it."""
-    from banyan.baselines.folder import Manifest, made
-
     if len(options.source) != 1:
         options.parser.error(f"one folder or name is loaded, not {len(options.source)}")
-    manifest = Manifest(options.name, dict(settings), options.source[0])
+    source = options.source[0]
+    if Path(source).is_dir():
+        source = str(Path(source).absolute())  # to be found from wherever it is measured
+    manifest = Manifest(options.name, dict(settings), source)
     with made(options.out, manifest):
         given = for_device(module.load, options.device)
-        manifest.about["dim"] = int(module.load(options.source[0], **given, **settings).dim)
+        manifest.about["dim"] = int(module.load(source, **given, **settings).dim)
 
 
 def _given(options: argparse.Namespace, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +111,7 @@ def overview() -> str:
         for name, listed in BASELINES.items():
             if listed.kind == kind:
                 lines += [f"  {name:{width}}  {listed.about}", f"  {'':{width}}  wins: {listed.wins}"]
-    more = ["", "`banyan baseline NAME` tells the settings of one. More: docs/baselines.md."]
+    more = ["", "`banyan baseline NAME` tells the settings of one. More: docs/baselines/."]
     return "\n".join([*lines, *more])
 
 

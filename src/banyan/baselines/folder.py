@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -62,6 +63,24 @@ def write(folder: str | Path, manifest: Manifest) -> None:
     """The manifest alone: written last, it makes the folder valid."""
     kept = {"format": FORMAT, "banyan_version": __version__, **asdict(manifest)}
     files.write_text(Path(folder) / MANIFEST, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
+def add_cost(folder: str | Path, seconds: float) -> None:
+    """What making it took this process, where the manifest does not say it already."""
+    manifest = read(folder)
+    for name, value in {"seconds": round(seconds, 1), "peak_memory_bytes": _peak_memory()}.items():
+        if value is not None:
+            manifest.about.setdefault(name, value)
+    write(folder, manifest)
+
+
+def _peak_memory() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def read(folder: str | Path) -> Manifest:

@@ -1,7 +1,9 @@
 """Masked language modelling: one plain loop that takes a transformer through a tokenised corpus.
 
 Order, masks and dropout are functions of the seed and the step, so that a run that was interrupted goes on as if it
-had not been. On a GPU it computes in bfloat16 where that is safe (torch's autocast), without waiting for the device.
+had not been. On a GPU it computes in bfloat16 where that is safe (torch's autocast), without waiting for the device;
+and since a step of a small transformer is a thousand small kernels, which take longer to start than to run, a step is
+recorded for each shape of batch (a CUDA graph) and then played back.
 
 The recipe is that of the paper's appendix where it says: Adam at 5e-5, a tenth of the steps to warm up, then linearly
 down to 0. What it leaves open is as in transformers' Trainer and RoBERTa: no weight decay, gradients cut at norm 1, of
@@ -13,10 +15,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +37,8 @@ CLIP = 1.0
 CHECKPOINT_SECONDS = 120.0
 LOOKS = 100  # at the held-out text, in the course of a run
 TIMED = 30  # steps that tell how many fit into a time
+ROOM = 5  # deviations above their mean that the hidden tokens of a batch may be many, where a step is recorded
+NOT_HIDDEN = -100  # cross_entropy's word for what does not count
 _MASKS, _HELD_OUT = 1, 2  # what randomness is for
 
 
@@ -76,24 +80,48 @@ def hide(
     return seen, chosen
 
 
+class Given(NamedTuple):
+    """A batch on the device."""
+
+    seen: Tensor  # token ids [sentences, width]
+    real: Tensor  # and not padding
+    places: Tensor  # of the hidden tokens, among all
+    hidden: Tensor  # what they are; NOT_HIDDEN where the place means nothing
+
+
 class Run:
     """A transformer with a masked-word head on its way through a corpus.
 
     work: a folder for checkpoints. Where it holds one, this goes on from there, with the plan that it began with.
+    record: its steps may be recorded: they never wait for the device, nor depend on what it computes.
     """
 
     def __init__(
-        self, model: Any, sentences: Sentences, mask: int, plan: Plan, work: Path, device: torch.device, compile: bool
+        self,
+        model: Any,
+        sentences: Sentences,
+        mask: int,
+        plan: Plan,
+        work: Path,
+        device: torch.device,
+        compile: bool,
+        record: bool = False,
     ) -> None:
         self.plan, self.device, self.mask = plan, device, mask
+        self.recorded: dict[tuple[int, ...], _Recorded | None] | None = None
+        if record and device.type == "cuda":
+            self.recorded = {}  # by the shape of the batch; None: it was seen once
+            self.pool: Any = torch.cuda.graph_pool_handle()  # one at a time is played: they share memory
         self.model = model.to(device).train()
-        self.encoder = torch.compile(model.base_model, dynamic=True) if compile else model.base_model
+        if compile:
+            for layer in max((part for part in model.modules() if isinstance(part, nn.ModuleList)), key=len):
+                layer.compile(dynamic=True)  # they are alike: what is compiled for one serves all, and every width
         self.head = _head(model)
         self.text, self.held_out = sentences.parts(plan.seed)
         self.lengths = self.text.lengths
         self.epoch_steps = math.ceil(len(self.text) / plan.batch_size)
         self.epoch: tuple[int, list[np.ndarray]] = (-1, [])
-        self.optimiser = devices.adam(self.model.parameters(), plan.lr)
+        self.optimiser = devices.adam(self.model.parameters(), plan.lr, falls=True)
         self.work = work
         self.checkpoint, self.best = work / "checkpoint.safetensors", work / "best.safetensors"
         self.record = work / "run.json"
@@ -109,7 +137,8 @@ class Run:
         self.plan = Plan(**self.state["plan"])
         if self.checkpoint.exists():
             data = self.progress.data
-            self.progress = checkpoint.load(self.checkpoint, self.model, self.optimiser)
+            hint = f"remove {self.work.parent} to start again"
+            self.progress = checkpoint.load(self.checkpoint, self.model, self.optimiser, hint)
             if self.progress.data != data:
                 raise BanyanError(f"the text of the run in {self.work.parent} has changed: remove it to start again")
             self.rows = [row for row in self.state["rows"] if row["step"] <= self.progress.step]
@@ -156,12 +185,23 @@ class Run:
             yield losses
 
     def _step(self, step: int, rate: float | None = None) -> Tensor:
-        batch = self._batch(step)
+        ids, real, text = self.text.batch(self._batch(step))
         rng = _rng(self.plan.seed, _MASKS, step)
         torch.manual_seed(int(rng.integers(2**62)))  # dropout's
         for group in self.optimiser.param_groups:
-            group["lr"] = self.plan.rate(step) if rate is None else rate
-        loss = self._loss(*self.text.batch(batch), rng)
+            _set_rate(group, self.plan.rate(step) if rate is None else rate)
+        given = self._given(ids, real, text, rng)
+        if self.recorded is None or len(given.hidden) != _room(given.seen):
+            return self._learn(given)
+        shape = tuple(given.seen.shape)
+        if shape not in self.recorded:  # once as it is: what is made on first use must not be made in a recording
+            self.recorded[shape] = None
+            return self._learn(given)
+        recorded = self.recorded[shape] = self.recorded[shape] or _Recorded(given, self._learn, self.pool)
+        return recorded.play(given)
+
+    def _learn(self, given: Given) -> Tensor:
+        loss = self._loss(given)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
@@ -174,16 +214,20 @@ class Run:
             self.epoch = epoch, by_length(self.lengths, self.plan.batch_size, self.plan.seed, epoch)
         return self.epoch[1][number]
 
-    def _loss(self, ids: np.ndarray, real: np.ndarray, text: np.ndarray, rng: np.random.Generator) -> Tensor:
-        """Mean cross-entropy of the hidden tokens. Only where one is hidden is there an output layer to compute."""
+    def _given(self, ids: np.ndarray, real: np.ndarray, text: np.ndarray, rng: np.random.Generator) -> Given:
+        """The batch with tokens hidden; where steps are recorded, with as many places in each batch of a shape."""
         seen, chosen = hide(ids, text, self.mask, self.model.config.vocab_size, rng)
-        given, padding, places, hidden = (
-            self._there(array) for array in (seen, real, np.flatnonzero(chosen), ids[chosen])
-        )
+        places, hidden = np.flatnonzero(chosen), ids[chosen]
+        more = 0 if self.recorded is None else max(_room(ids) - len(places), 0)
+        places, hidden = np.pad(places, (0, more)), np.pad(hidden, (0, more), constant_values=NOT_HIDDEN)
+        return Given(*(self._there(array) for array in (seen, real, places, hidden)))
+
+    def _loss(self, given: Given) -> Tensor:
+        """Mean cross-entropy of the hidden tokens. Only where one is hidden is there an output layer to compute."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            states = self.encoder(input_ids=given, attention_mask=padding.long()).last_hidden_state
-            scores = self.head(states.flatten(0, 1)[places])
-        return cross_entropy(scores.float(), hidden)
+            states = self.model.base_model(input_ids=given.seen, attention_mask=given.real.long()).last_hidden_state
+            scores = self.head(states.flatten(0, 1)[given.places])
+        return cross_entropy(scores.float(), given.hidden, ignore_index=NOT_HIDDEN)
 
     def _there(self, array: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(array)
@@ -197,6 +241,8 @@ class Run:
             torch.stack([self._step(int(step), rate=0.0) for step in steps]).tolist()
             seconds = time.monotonic() - started
         self.optimiser.state.clear()
+        if self.recorded is not None:
+            self.recorded.clear()  # they were of that state
         return max(int(0.95 * 60 * self.plan.minutes * TIMED / seconds), 1)  # looks take their time, too
 
     @torch.no_grad()
@@ -206,7 +252,7 @@ class Run:
         order, losses = np.argsort(self.held_out.lengths, kind="stable"), []
         for number, start in enumerate(range(0, len(order), self.plan.batch_size)):
             batch = self.held_out.batch(order[start : start + self.plan.batch_size])
-            losses.append(self._loss(*batch, _rng(self.plan.seed, _HELD_OUT, number)))
+            losses.append(self._loss(self._given(*batch, _rng(self.plan.seed, _HELD_OUT, number))))
         self.model.train()
         self.rows.append({"step": self.progress.step, "loss": loss, "dev_loss": torch.stack(losses).mean().item()})
         if self.plan.patience:
@@ -256,6 +302,35 @@ class Run:
             "parameters beside the embedding": sum(weight.numel() for weight in self.model.parameters()) - embedding,
             "losses": self.rows,
         }
+
+
+class _Recorded:
+    """A step as a CUDA graph, and the batch that it learns from."""
+
+    def __init__(self, given: Given, learn: Callable[[Given], Tensor], pool: Any) -> None:
+        self.given = Given(*(tensor.clone() for tensor in given))
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.loss = learn(self.given)
+
+    def play(self, given: Given) -> Tensor:
+        for own, new in zip(self.given, given, strict=True):
+            own.copy_(new, non_blocking=True)
+        self.graph.replay()
+        return self.loss.clone()
+
+
+def _room(ids: np.ndarray | Tensor) -> int:
+    """Places for hidden tokens in a batch of this shape: it hardly ever needs more."""
+    mean = SHARE * math.prod(ids.shape)
+    return math.ceil((mean + ROOM * mean**0.5) / 8) * 8
+
+
+def _set_rate(group: dict[str, Any], rate: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 def _head(model: Any) -> nn.Module:

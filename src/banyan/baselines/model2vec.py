@@ -13,24 +13,23 @@ from banyan.errors import BanyanError, first_line
 
 def load(name: str | Path, *, distill: bool = False, dim: int = 256) -> Static:
     """A folder, or a name on the Hugging Face Hub.
-    distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions: needs
-    `pip install "model2vec[distill]"`, and is done again each time it is loaded."""
+    distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions. That takes a minute
+    or more, and is done again each time it is loaded."""
     try:
         return Static(_distilled(name, dim) if distill else _loaded(name))
     except ImportError as error:
-        missing = f"model2vec is not complete ({first_line(error)})"
-        raise BanyanError(f'{missing}: pip install "model2vec[distill]"') from None
+        # Its first sentence only: the next would have one install model2vec[distill], which needs an old transformers.
+        missing = first_line(error).split(". ")[0]
+        raise BanyanError(f'model2vec is not complete ({missing}): pip install "banyan-embed[baselines]"') from None
+    except Exception as error:  # whatever the files, the network or the package may raise
+        wanted = "a sentence transformer to distil" if distill else "a model2vec model"
+        raise BanyanError(f"cannot load {name} as {wanted}: {first_line(error)}") from None
 
 
 def _loaded(name: str | Path) -> Any:
     from model2vec import StaticModel
 
-    try:
-        return StaticModel.from_pretrained(str(name), force_download=False)
-    except ImportError:
-        raise
-    except Exception as error:  # whatever the files, the network or the package may raise
-        raise BanyanError(f"cannot load {name} as a model2vec model: {first_line(error)}") from None
+    return StaticModel.from_pretrained(str(name), force_download=False)
 
 
 def _distilled(name: str | Path, dim: int) -> Any:

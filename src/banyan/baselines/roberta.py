@@ -73,7 +73,7 @@ def train(
         text = tokens.sentences(corpus_paths, work, pieces, tokenizer, display)
         torch.manual_seed(seed)
         model = RelativeRobertaForMaskedLM(medium(tokenizer, layers, heads, dim, feed_forward))
-        run = masked.Run(model, text, tokenizer.mask_token_id, plan, work, place, compile)
+        run = masked.Run(model, text, tokenizer.mask_token_id, plan, work, place, compile, record=True)
         about = run.go(display)
         save_transformer(out, model, tokenizer, Manifest("roberta", settings, None, about), half)
     display.note(f"{about['steps']:,} of the paper's 200,000 steps, in {about['seconds']:,.0f} s")

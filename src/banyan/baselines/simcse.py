@@ -105,7 +105,8 @@ def learn(
             meter(step + 1, None, {"loss": f"{losses[-1]:.4f}"})
     model.eval()
     seconds = round(time.monotonic() - started, 1)
-    return {"steps": steps, "seconds": seconds, "sentences": len(text), "loss": float(np.mean(losses[-per_epoch:]))}
+    about = {"steps": steps, "seconds": seconds, "device": devices.described(model.device, "bf16")}
+    return {**about, "sentences": len(text), "loss": float(np.mean(losses[-per_epoch:]))}
 
 
 def _loss(loss_of: Any, device: torch.device, ids: np.ndarray, real: np.ndarray) -> Tensor:

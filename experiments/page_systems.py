@@ -1,0 +1,119 @@
+"""What was measured, on the page of each system that Banyan is compared with: docs/baselines/NAME.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from compared_systems import SYSTEMS, Compared, System
+from page_compared import MEASURES, NOT_MEASURED, clock
+from page_markdown import between, listed, table
+from page_tables import NAMES, STS, WORDS, Material
+
+from banyan.baselines import BASELINES
+
+FOLDER = Path(__file__).parents[1] / "docs" / "baselines"
+MEASURED = "<!-- measured -->\n", "<!-- /measured -->\n"
+LISTED = "<!-- systems -->\n", "<!-- /systems -->\n"
+BESIDE = {"default": "Banyan `default`", "tfidf": "TF-IDF"}  # what each is shown beside, as sentences call it
+SETS = {task: told for told, task in {**STS, **WORDS, "ArguAna": "arguana"}.items()}
+TIME = "time per sentence, `default` = 1"
+NOTE = (
+    "On the test sets; [Results, 14](../../RESULTS.md#14-which-of-these-should-i-use) has every figure, and says what "
+    "*clearly* means. Time is that of a CPU; where there are no vectors, of a sentence that is compared with another."
+)
+PAPERS = " **(paper)** is a figure of the Banyan paper's, for other text, without an interval; it was not run here."
+
+
+class Against(NamedTuple):
+    """On which sets and languages a system is clearly better than another, level with it, and clearly worse."""
+
+    better: list[str]
+    level: list[str]
+    worse: list[str]
+    papers: list[str]  # of these, where its figure is the paper's
+
+
+def pages(material: Material, folder: Path) -> dict[Path, str]:
+    """Each page, with what was measured between its marks; the first one with the list of all."""
+    every = Compared.read(material, folder)
+    written = {name: (MEASURED, measured(every, name)) for name in BASELINES} | {"index": (LISTED, overview())}
+    found = {}
+    for name, (marks, part) in written.items():
+        path = FOLDER / f"{name}.md"
+        found[path] = between(path.read_text(encoding="utf-8"), marks, f"\n{part}\n\n")
+    return found
+
+
+def overview() -> str:
+    rows = [[f"[`{name}`]({name}.md)", one.about, one.wins] for name, one in BASELINES.items()]
+    return table(["", "what it is", "when it wins"], rows)
+
+
+def measured(every: Compared, name: str) -> str:
+    """Of what `banyan baseline NAME` makes."""
+    own = [system for system in SYSTEMS if system.command.split()[:3] == ["banyan", "baseline", name]]
+    others = [system for system in SYSTEMS if system.name in BESIDE and system not in own]
+    shown = table(["", *MEASURES.values(), TIME], [_row(every, system) for system in (*own, *others)])
+    said = [f"- **{system.told}**: {told}." for system in own if (told := _said(every, system, others))]
+    note = NOTE + (PAPERS if "(paper)" in shown else "")
+    return "\n\n".join(part for part in (shown, "\n".join(said), note) if part)
+
+
+def _row(every: Compared, system: System) -> list[str]:
+    found = [every.figure(system, of) for of in MEASURES]
+    ratio = 1.0 if system.name == "default" else every.of(system).speed
+    time = f"{1 / ratio:.2g}" if ratio else NOT_MEASURED
+    return [system.told, *(one.told() if one else NOT_MEASURED for one in found), time]
+
+
+# --- In words --------------------------------------------------------------------------------------------------------
+
+
+def _said(every: Compared, system: System, others: Sequence[System]) -> str:
+    told = []
+    for other in others:
+        found = against(every, system, other)
+        if any(found):
+            told.append(f"beside {BESIDE[other.name]} {_where(found)}")
+    cost = _cost(every, system)
+    return ". ".join(part for part in ("; ".join(told), f"Cost: {cost}" if cost else "") if part)
+
+
+def against(every: Compared, system: System, other: System) -> Against:
+    found = Against([], [], [], [])
+    for task in (*SETS, *NAMES):
+        ours, theirs = every.figure(system, task), every.figure(other, task)
+        if ours and theirs:
+            better = found.better if ours.value > theirs.value else found.worse
+            (found.level if ours.level(theirs) else better).append(task)
+            if ours.papers:
+                found.papers.append(task)
+    return found
+
+
+def _where(found: Against) -> str:
+    sets, languages = ([told[task] for task in found.better if task in told] for told in (SETS, NAMES))
+    places = [f"{word} {listed(names)}" for word, names in (("on", sets), ("in", languages)) if names]
+    told = [f"**clearly better {' and '.join(places)}**" if places else "nowhere clearly better"]
+    told += [f"{len(some)} {how}" for how, some in (("level", found.level), ("clearly worse", found.worse)) if some]
+    return f"{', '.join(told)} (of {_counted(found)})"
+
+
+def _counted(found: Against) -> str:
+    every = [*found.better, *found.level, *found.worse]
+    numbers = {"set": sum(task in SETS for task in every), "language": sum(task in NAMES for task in every)}
+    told = listed([f"{n} {thing}{'s' if n > 1 else ''}" for thing, n in numbers.items() if n])
+    if not found.papers:
+        return told
+    return f"{told}, {'' if len(found.papers) == len(every) else 'partly '}by the paper's figures"
+
+
+def _cost(every: Compared, system: System) -> str:
+    """As far as it was measured."""
+    times = [f"{clock(one.seconds)} to train{f' ({one.gpu})' if one.gpu else ''}"
+             for one in every.trainings(system) if one.seconds is not None]  # fmt: skip
+    found = every.of(system).all
+    sizes = {"memory to encode": found.get("peak_memory_bytes"), "disk": found.get("bytes")}
+    return listed(times + [f"{size / 1e6:,.0f} MB of {what}" for what, size in sizes.items() if size is not None])
