@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,9 @@ from banyan.baselines import BASELINES
 FOLDER = Path(__file__).parents[1] / "docs" / "baselines"
 MEASURED = "<!-- measured -->\n", "<!-- /measured -->\n"
 LISTED = "<!-- systems -->\n", "<!-- /systems -->\n"
+CHOSEN = "<!-- chosen -->\n", "<!-- /chosen -->\n"
+DEV = {"stsb_dev_clean": "STS-B", "semrel_dev/en": "SemRel", "qqp_dev": "QQP", "mturk-771": "MTurk-771 (words)",
+       "quora_small_retrieval": "Quora, small (nDCG@10)"}  # fmt: skip
 BESIDE = {"default": "Banyan `default`", "tfidf": "TF-IDF"}  # what each is shown beside, as sentences call it
 SETS = {task: told for told, task in {**STS, **WORDS, "ArguAna": "arguana"}.items()}
 TIME = "time per sentence, `default` = 1"
@@ -38,17 +42,30 @@ class Against(NamedTuple):
 def pages(material: Material, folder: Path) -> dict[Path, str]:
     """Each page, with what was measured between its marks; the first one with the list of all."""
     every = Compared.read(material, folder)
-    written = {name: (MEASURED, measured(every, name)) for name in BASELINES} | {"index": (LISTED, overview())}
-    found = {}
-    for name, (marks, part) in written.items():
+    written = [(name, MEASURED, measured(every, name)) for name in BASELINES]
+    written += [("index", LISTED, overview()), ("index", CHOSEN, chosen(folder / "dev"))]
+    found: dict[Path, str] = {}
+    for name, marks, part in written:
         path = FOLDER / f"{name}.md"
-        found[path] = between(path.read_text(encoding="utf-8"), marks, f"\n{part}\n\n")
+        found[path] = between(found.get(path) or path.read_text(encoding="utf-8"), marks, f"\n{part}\n\n")
     return found
 
 
 def overview() -> str:
     rows = [[f"[`{name}`]({name}.md)", one.about, one.wins] for name, one in BASELINES.items()]
     return table(["", "what it is", "when it wins"], rows)
+
+
+def chosen(folder: Path) -> str:
+    """On the development sets: what `banyan eval --suite dev` left there, NAME-en.json."""
+    rows = []
+    for system in SYSTEMS:
+        path = folder / f"{system.name}-en.json"
+        results = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
+        values = {one["task"]: one["value"] for one in results if one["metric"] in ("spearman", "nDCG@10")}
+        cells = ["" if values.get(task) is None else f"{values[task]:.1f}" for task in DEV]
+        rows += [[system.told, *cells]] if values else []
+    return table(["", *DEV.values()], rows)
 
 
 def measured(every: Compared, name: str) -> str:

@@ -335,16 +335,23 @@ def test_model2vec_is_remembered_by_name_and_measured(static, banyan, tmp_path, 
     assert banyan("eval", tmp_path / "m2v", "--pairs", pairs, "--quiet")[0] == 0
 
 
-def test_distillation_is_model2vecs_own(static, monkeypatch):
-    seen: dict[str, Any] = {}
+def test_what_is_distilled_is_kept_and_not_made_again(static, banyan, monkeypatch, tmp_path):
+    seen: list[Any] = []
 
     def distill(**given: Any) -> Any:
-        seen.update(given)
-        return SimpleNamespace(dim=3)
+        seen.append(given)
+        return model2vec._loaded(static)
 
     monkeypatch.setitem(sys.modules, "model2vec.distill", SimpleNamespace(distill=distill))
-    assert model2vec.load("some/folder", distill=True, dim=3).dim == 3
-    assert seen == {"model_name": "some/folder", "pca_dims": 3}
+    out = tmp_path / "m2v"
+    code, _, err = banyan("baseline", "model2vec", "some/name", "--out", out, "--set", "distill=yes", "dim=6")
+    assert code == 0, err
+    manifest = folder.read(out)
+    assert (manifest.source, manifest.about["of"]) == (None, "some/name")
+    assert manifest.about["seconds"] >= 0
+    texts = ["sweet night", ""]
+    assert_array_equal(baselines.load(out).encode(texts), model2vec.load(static).encode(texts))
+    assert seen == [{"model_name": "some/name", "pca_dims": 6}]
 
 
 @pytest.mark.parametrize(

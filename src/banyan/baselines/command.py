@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from banyan.baselines import BASELINES, Baseline, for_device, module_of, settings_of
-from banyan.baselines.folder import Manifest, add_cost, made
+from banyan.baselines.folder import Manifest, add_cost, check_new, made
 from banyan.errors import BanyanError
 
 _KINDS = {
@@ -65,16 +65,24 @@ def _module(name: str) -> Any:
 
 
 def _load(options: argparse.Namespace, module: Any, settings: Mapping[str, Any]) -> None:
-    """Loads it once, to see that it can be, and remembers it."""
+    """Loads it once, to see that it can be, and remembers its name; what is made on loading is kept."""
     if len(options.source) != 1:
         options.parser.error(f"one folder or name is loaded, not {len(options.source)}")
     source = options.source[0]
     if Path(source).is_dir():
         source = str(Path(source).absolute())  # to be found from wherever it is measured
-    manifest = Manifest(options.name, dict(settings), source)
-    with made(options.out, manifest):
-        given = for_device(module.load, options.device)
-        manifest.about["dim"] = int(module.load(source, **given, **settings).dim)
+    check_new(options.out)
+    started = time.monotonic()
+    model = module.load(source, **for_device(module.load, options.device), **settings)
+    keep, about = getattr(model, "keep", None), {"dim": int(model.dim)}
+    manifest = Manifest(options.name, dict(settings), source, about)
+    if keep:  # it was made of the source, which takes too long to do it again each time
+        manifest = Manifest(options.name, dict(settings), None, {**about, "of": source})
+    with made(options.out, manifest) as building:
+        if keep:
+            keep(building)
+    if keep:
+        add_cost(options.out, time.monotonic() - started)
 
 
 def _given(options: argparse.Namespace, defaults: Mapping[str, Any]) -> dict[str, Any]:

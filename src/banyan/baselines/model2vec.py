@@ -13,10 +13,9 @@ from banyan.errors import BanyanError, first_line
 
 def load(name: str | Path, *, distill: bool = False, dim: int = 256) -> Static:
     """A folder, or a name on the Hugging Face Hub.
-    distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions. That takes a minute
-    or more, and is done again each time it is loaded."""
+    distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions, which is kept."""
     try:
-        return Static(_distilled(name, dim) if distill else _loaded(name))
+        return Distilled(_distilled(name, dim)) if distill else Static(_loaded(name))
     except ImportError as error:
         # Its first sentence only: the next would have one install model2vec[distill], which needs an old transformers.
         missing = first_line(error).split(". ")[0]
@@ -51,3 +50,8 @@ class Static:
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Without subprocesses, which model2vec would start for many texts."""
         return np.asarray(self.model.encode(list(texts), use_multiprocessing=False), np.float32)
+
+
+class Distilled(Static):
+    def keep(self, folder: Path) -> None:
+        self.model.save_pretrained(str(folder))
