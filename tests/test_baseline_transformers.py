@@ -416,12 +416,38 @@ def test_simcse_changes_the_transformer_it_starts_from_and_is_repeatable(corpus,
     assert not (tmp_path / "one/training").exists()
 
 
-def test_simcse_makes_a_sentence_more_like_itself_than_like_others(prepared, trained):
+def test_a_killed_simcse_goes_on_to_the_same_bits(corpus, trained, tmp_path):
+    settings = {"quiet": True, "init": str(trained), "batch_size": 32, "lr": 1e-3, "epochs": 1.5}
+    simcse.train([corpus], tmp_path / "whole", **settings)
+    out = tmp_path / "killed"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simcse, "CHECKPOINT_SECONDS", 0)
+        loss, done = simcse._loss, []
+
+        def sometimes(*given):
+            if len(done) == 15:
+                raise KeyboardInterrupt
+            done.append(True)
+            return loss(*given)
+
+        patch.setattr(simcse, "_loss", sometimes)
+        with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+            simcse.train([corpus], out, **settings)
+    assert not baselines.is_baseline(out)
+    with pytest.raises(BanyanError, match=r"begun with lr=0.001, not 0.002"):
+        simcse.train([corpus], out, **{**settings, "lr": 2e-3})
+    simcse.train([corpus], out, **settings)
+    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    assert about(out)["loss"] == about(tmp_path / "whole")["loss"]
+    assert about(out)["steps"] == round(1.5 * 13)
+
+
+def test_simcse_makes_a_sentence_more_like_itself_than_like_others(prepared, trained, tmp_path):
     """Under dropout, which is what it learns to look through."""
     model = pretrained.load(str(trained)).model
     text = tokens.sentences([prepared], prepared, pretrained.pieces_of(model.tokenizer), model.tokenizer, QUIET)
-    first = simcse.learn(model, text, 0.1, 32, 1e-12, 0.05, 32, 0, QUIET)
-    told = simcse.learn(model, text, 2, 32, 3e-3, 0.05, 32, 0, QUIET)
+    first = simcse.learn(model, text, simcse.Plan(0.1, 32, 1e-12, 0.05, 32, 0), tmp_path, QUIET)
+    told = simcse.learn(model, text, simcse.Plan(2, 32, 3e-3, 0.05, 32, 0), tmp_path, QUIET)
     assert told["loss"] < first["loss"] - 0.8
 
 

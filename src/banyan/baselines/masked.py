@@ -28,6 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from banyan import checkpoint, devices, files
 from banyan.baselines.tokens import Sentences, by_length
+from banyan.baselines.unfinished import STOPPED
 from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
@@ -164,7 +165,7 @@ class Run:
                         self.save()
                         saved = time.monotonic()
         except KeyboardInterrupt:  # in the middle of a step, which therefore is not saved
-            raise KeyboardInterrupt("stopped; the same command goes on from the last checkpoint") from None
+            raise KeyboardInterrupt(STOPPED) from None
         return self._finish()
 
     def _windows(self, started: float) -> Iterator[list[float]]:

@@ -8,16 +8,20 @@ no labelled pairs choose among checkpoints: the last step is the result.
 
 from __future__ import annotations
 
+import json
 import math
-import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from banyan.baselines.folder import Manifest, made
+from banyan import checkpoint, files
+from banyan.baselines.folder import Manifest
+from banyan.baselines.unfinished import STOPPED, finish, run_in
+from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
 from banyan.integrations import needs
@@ -31,6 +35,9 @@ with needs("sentence-transformers"):
     from banyan.baselines import tokens
     from banyan.baselines.pretrained import MeanPooled, pieces_of, quietly
     from banyan.baselines.pretrained import load as load_any
+
+
+CHECKPOINT_SECONDS = 120.0
 
 
 def train(
@@ -48,7 +55,8 @@ def train(
     half: bool = False,
     seed: int = 0,
 ) -> None:
-    """Write a transformer that was trained further by SimCSE on this text to the folder `out`.
+    """Write a transformer that was trained further by SimCSE on this text to the folder `out`. A run that was
+    interrupted goes on with the same command.
 
     corpus_paths: text as for banyan train, or one folder with a tokenizer.json and the store/ made with it.
     init: where to start from: the folder of `banyan baseline roberta`, any other folder, or a name on the Hub.
@@ -59,54 +67,87 @@ def train(
     settings["text"] = [str(path) for path in corpus_paths]
     if not init:
         raise BanyanError("SimCSE starts from a transformer: --set init=FOLDER")
-    manifest, display, place = Manifest("simcse", settings), Display(quiet), devices.choose(device)
-    with made(out, manifest) as folder, devices.using(place, False):
-        model = load_any(init, device=str(place), precision="float32").model
-        with quietly():
-            text = tokens.sentences(
-                corpus_paths, folder / "training", pieces_of(model.tokenizer), model.tokenizer, display
-            )
-            about = learn(model, text, epochs, batch_size, lr, temperature, longest, seed, display)
-            manifest.about.update(about)
-            (model.half() if half else model).save(str(folder), create_model_card=False)
-        shutil.rmtree(folder / "training", ignore_errors=True)
+    plan = Plan(epochs, batch_size, lr, temperature, longest, seed)
+    place, display = devices.choose(device), Display(quiet)
+    model = load_any(init, device=str(place), precision="float32").model
+    with devices.using(place, False), quietly(), run_in(out, settings) as work:
+        text = tokens.sentences(corpus_paths, work, pieces_of(model.tokenizer), model.tokenizer, display)
+        try:
+            about = learn(model, text, plan, work, display)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(STOPPED) from None
+        (model.half() if half else model).eval()
+        finish(
+            out,
+            lambda folder: model.save(str(folder), create_model_card=False),
+            Manifest("simcse", settings, None, about),
+        )
 
 
-def learn(
-    model: Any,
-    text: tokens.Sentences,
-    epochs: float,
-    batch_size: int,
-    lr: float,
-    temperature: float,
-    longest: int,
-    seed: int,
-    display: Display,
-) -> dict[str, Any]:
-    """Changes the model; what there is to say about it."""
-    loss_of = MultipleNegativesRankingLoss(model, scale=1 / temperature)
-    optimiser = devices.adam(model.parameters(), lr)
-    per_epoch = math.ceil(len(text) / batch_size)
-    steps, started, losses = max(round(epochs * per_epoch), 1), time.monotonic(), []
+@dataclass(frozen=True)
+class Plan:
+    epochs: float
+    batch_size: int
+    lr: float
+    temperature: float
+    longest: int
+    seed: int
+
+
+def learn(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: Display) -> dict[str, Any]:
+    """Changes the model; what there is to say about it. work: a folder for checkpoints; this goes on from the last."""
+    loss_of = MultipleNegativesRankingLoss(model, scale=1 / plan.temperature)
+    optimiser = devices.adam(model.parameters(), plan.lr)
+    per_epoch = math.ceil(len(text) / plan.batch_size)
+    steps = max(round(plan.epochs * per_epoch), 1)
+    kept = _Kept(work, model, optimiser, text.store.fingerprint)
+    progress, batches, epoch = kept.progress, [], -1
     model.train()
     with display.bar("SimCSE", steps, "steps") as meter:
-        for step in range(steps):
-            if step % per_epoch == 0:
-                batches = tokens.by_length(text.lengths, batch_size, seed, step // per_epoch)
-            torch.manual_seed(seed * steps + step)  # dropout's
+        for step in range(progress.step, steps):
+            if step // per_epoch != epoch:
+                epoch = step // per_epoch
+                batches = tokens.by_length(text.lengths, plan.batch_size, plan.seed, epoch)
+            torch.manual_seed(plan.seed * steps + step)  # dropout's
             for group in optimiser.param_groups:
-                group["lr"] = lr * (1 - step / steps)
-            loss = _loss(loss_of, model.device, *text.batch(batches[step % per_epoch], longest)[:2])
+                group["lr"] = plan.lr * (1 - step / steps)
+            loss = _loss(loss_of, model.device, *text.batch(batches[step % per_epoch], plan.longest)[:2])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimiser.step()
-            losses.append(loss.item())
-            meter(step + 1, None, {"loss": f"{losses[-1]:.4f}"})
-    model.eval()
-    seconds = round(time.monotonic() - started, 1)
-    about = {"steps": steps, "seconds": seconds, "device": devices.described(model.device, "bf16")}
-    return {**about, "sentences": len(text), "loss": float(np.mean(losses[-per_epoch:]))}
+            progress.loss_sum = loss.item() + (progress.loss_sum if step % per_epoch else 0.0)
+            progress.step = step + 1
+            meter(progress.step, None, {"loss": f"{loss.item():.4f}"})
+            kept.save_if_due()
+    about = {"steps": steps, "seconds": round(kept.seconds, 1), "device": devices.described(model.device, "bf16")}
+    return {**about, "sentences": len(text), "loss": progress.loss_sum / ((steps - 1) % per_epoch + 1)}
+
+
+class _Kept:
+    """What an interrupted run goes on from."""
+
+    def __init__(self, work: Path, model: Any, optimiser: torch.optim.Optimizer, data: str) -> None:
+        self.model, self.optimiser, self.progress = model, optimiser, Progress(data=data)
+        self.path, self.record, self.before = work / "checkpoint.safetensors", work / "run.json", 0.0
+        if self.path.exists():
+            again = f"remove {work.parent} to start again"
+            self.progress = checkpoint.load(self.path, model, optimiser, again)
+            self.before = json.loads(self.record.read_text(encoding="utf-8"))["seconds"]
+            if self.progress.data != data:
+                raise BanyanError(f"the text of the run in {work.parent} has changed: {again}")
+        self.started = self.saved = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    def save_if_due(self) -> None:
+        if time.monotonic() - self.saved < CHECKPOINT_SECONDS:
+            return
+        files.write_text(self.record, json.dumps({"seconds": self.seconds}))
+        checkpoint.save(self.path, self.model, self.optimiser, self.progress)
+        self.saved = time.monotonic()
 
 
 def _loss(loss_of: Any, device: torch.device, ids: np.ndarray, real: np.ndarray) -> Tensor:

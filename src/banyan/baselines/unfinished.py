@@ -14,6 +14,7 @@ from banyan import files
 from banyan.baselines.folder import MANIFEST, Manifest, check_new, write
 from banyan.errors import BanyanError
 
+STOPPED = "stopped; the same command goes on from the last checkpoint"
 _TRAINING = "training"
 _MAY_CHANGE = ("device", "compile", "half")  # when a run goes on
 
