@@ -227,8 +227,9 @@ def _of_costs(every: Compared) -> list[str]:
     threads = sorted({str(one["speed"]["threads"]) for one in found if "threads" in one["speed"]})
     machines = sorted({one["machine"] for one in found if "machine" in one})
     return [
-        "Time to train: wall-clock; of Banyan the fastest seed, with so many runs on the card at once. Where no GPU is "
-        "named it is that of CPU cores that did other work too, and not to be compared with a GPU's.",
+        "Time to train: wall-clock; of Banyan the fastest seed, with so many runs on the card at once; of RoBERTa "
+        "and SimCSE with up to four at once. Where no GPU is named it is that of CPU cores that did other work too, "
+        "and not to be compared with a GPU's.",
         "Memory to train: the most that the process took; of a Banyan on a GPU, what it took of the GPU's.",
         f"Sentences a second: {listed(texts)} sentences from strings, threads: {listed(threads)}, turn by turn with "
         f"`default`, on {listed(machines)}. TF-IDF, BM25 and Dice have no vectors: of them, sentences that are "
@@ -293,7 +294,7 @@ def _best(every: Compared, of: str, asked: str) -> str:
     for wish, fulfils in wishes.items():
         rest = [(figure, system) for figure, system in have if fulfils(system)]
         if rest and rest[0] != have[0]:
-            told += f" {wish}: {_ranked(rest)}."
+            told += f" {wish}: {_ranked(rest)}{', the only one that was measured' if len(rest) == 1 else ''}."
         have = rest or have
     return told
 

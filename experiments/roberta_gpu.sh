@@ -17,7 +17,7 @@ prepared=$1 language=$2 steps=$3 data=$4 out=$5
 work=build/roberta/$language
 device=${DEVICE:-cuda}
 export PYTHONPATH=src:experiments PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
-mkdir -p "$work" "$out"
+mkdir -p "$work" "$out/dev"
 
 figures() { # of one model
     if [ "$language" = en ]; then
@@ -33,7 +33,7 @@ figures() { # of one model
     local of=()
     [ "$language" = en ] || of=(--languages "$language")
     [ "$language" = es ] ||  # which has no development set
-        python3 -m banyan eval "$work/$1" --suite dev "${of[@]}" --data "$data" --device "$device" --out "$out/dev-$1-$language.json"
+        python3 -m banyan eval "$work/$1" --suite dev "${of[@]}" --data "$data" --device "$device" --out "$out/dev/$1-$language.json"
 }
 
 [ -e "$work/roberta/baseline.json" ] ||

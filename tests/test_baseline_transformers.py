@@ -320,6 +320,22 @@ def test_places_that_mean_nothing_change_no_loss(prepared, tmp_path):
     torch.testing.assert_close(run._loss(padded), run._loss(exact))
 
 
+def test_a_batch_that_hides_more_than_there_is_room_for_is_learnt_without_a_recording(prepared, tmp_path, monkeypatch):
+    plain, crowded = (a_run(prepared, tmp_path / name, "cpu", record=False) for name in ("plain", "crowded"))
+    crowded.recorded = {}
+    monkeypatch.setattr(masked, "_room", lambda ids: 3)
+    torch.testing.assert_close(crowded._step(0), plain._step(0))
+    assert not crowded.recorded
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_minutes_on_a_gpu_leave_recordings_as_they_were(prepared, tmp_path):
+    plain, timed = (a_run(prepared, tmp_path / name, "cuda:0", record=True) for name in ("plain", "timed"))
+    timed._fitting()
+    expected, found = (torch.stack([run._step(step) for step in range(20)]).tolist() for run in (plain, timed))
+    np.testing.assert_allclose(found, expected, rtol=0.03)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_recorded_steps_learn_what_plain_steps_learn(prepared, tmp_path):
     plain, recorded = (a_run(prepared, tmp_path / str(record), "cuda:0", record) for record in (False, True))
@@ -359,6 +375,11 @@ def test_what_cannot_be_trained_is_told(corpus, tmp_path):
     few.write_text("\n".join(lines(20)), encoding="utf-8")
     with pytest.raises(BanyanError, match="20 sentences are too few"):
         roberta.train([few], tmp_path / "a", quiet=True, steps=2, **TINY)
+    with pytest.raises(BanyanError, match="dim must be a multiple of heads, and 16 is none of 3"):
+        roberta.train([corpus], tmp_path / "b", quiet=True, steps=2, **{**TINY, "heads": 3})
+    with pytest.raises(BanyanError, match="minutes must be 0"):
+        roberta.train([corpus], tmp_path / "b", quiet=True, steps=2, minutes=-1.0, **TINY)
+    assert not (tmp_path / "a").exists()
     with pytest.raises(BanyanError, match="steps must be more than 0"):
         roberta.train([corpus], tmp_path / "b", quiet=True, steps=0, **TINY)
     with pytest.raises(BanyanError, match="warmup is a share"):
@@ -447,8 +468,18 @@ def test_simcse_makes_a_sentence_more_like_itself_than_like_others(prepared, tra
     model = pretrained.load(str(trained)).model
     text = tokens.sentences([prepared], prepared, pretrained.pieces_of(model.tokenizer), model.tokenizer, QUIET)
     first = simcse.learn(model, text, simcse.Plan(0.1, 32, 1e-12, 0.05, 32, 0), tmp_path, QUIET)
-    told = simcse.learn(model, text, simcse.Plan(2, 32, 3e-3, 0.05, 32, 0), tmp_path, QUIET)
+    again = tmp_path / "again"
+    again.mkdir()
+    told = simcse.learn(model, text, simcse.Plan(2, 32, 3e-3, 0.05, 32, 0), again, QUIET)
     assert told["loss"] < first["loss"] - 0.8
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "lr", "temperature", "longest"])
+def test_simcse_wants_numbers_above_zero(corpus, trained, tmp_path, name):
+    for value in (0, -1):
+        with pytest.raises(BanyanError, match=f"{name} must be more than 0"):
+            simcse.train([corpus], tmp_path / "model", quiet=True, init=str(trained), **{name: value})
+    assert not (tmp_path / "model").exists()
 
 
 def test_simcse_must_be_told_where_to_start(corpus, trained, tmp_path):

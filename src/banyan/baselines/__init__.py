@@ -62,7 +62,7 @@ BASELINES: dict[str, Baseline] = {
         "banyan.baselines.simcse",
         "SimCSE, unsupervised: a transformer that learns to know a sentence again under dropout",
         "trains",
-        "over the transformer that it starts from, where there is a GPU and no labelled pairs",
+        "mostly over the transformer that it starts from; where there is a GPU and no labelled pairs",
     ),
     "finetuned": Baseline(
         "banyan.baselines.pretrained",

@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from banyan import checkpoint, devices, files
 from banyan.baselines.tokens import Sentences, by_length
-from banyan.baselines.unfinished import STOPPED
+from banyan.baselines.unfinished import RECORD, STOPPED
 from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
@@ -59,6 +59,8 @@ class Plan:
         for name in ("steps", "batch_size", "lr"):
             if not getattr(self, name) > 0:
                 raise BanyanError(f"{name} must be more than 0, not {getattr(self, name)}")
+        if not self.minutes >= 0:
+            raise BanyanError(f"minutes must be 0 (for all steps) or more, not {self.minutes}")
         if not 0 <= self.warmup < 1:
             raise BanyanError(f"warmup is a share of the steps, from 0 to below 1, not {self.warmup}")
 
@@ -111,8 +113,7 @@ class Run:
         self.plan, self.device, self.mask = plan, device, mask
         self.recorded: dict[tuple[int, ...], _Recorded | None] | None = None
         if record and device.type == "cuda":
-            self.recorded = {}  # by the shape of the batch; None: it was seen once
-            self.pool: Any = torch.cuda.graph_pool_handle()  # one at a time is played: they share memory
+            self._record_anew()
         self.model = model.to(device).train()
         if compile:
             for layer in max((part for part in model.modules() if isinstance(part, nn.ModuleList)), key=len):
@@ -125,13 +126,17 @@ class Run:
         self.optimiser = devices.adam(self.model.parameters(), plan.lr, falls=True)
         self.work = work
         self.checkpoint, self.best = work / "checkpoint.safetensors", work / "best.safetensors"
-        self.record = work / "run.json"
+        self.record = work / RECORD
         self.progress = Progress(data=sentences.store.fingerprint)
         self.rows: list[dict[str, float]] = []  # step, loss since the last row, loss on held-out text
         self.seconds = 0.0
         self.state: dict[str, Any] = _read(self.record)
         if self.state:
             self._go_on()
+
+    def _record_anew(self) -> None:
+        self.recorded = {}  # by the shape of the batch; None: it was seen once
+        self.pool: Any = torch.cuda.graph_pool_handle()  # one at a time is played: they share memory
 
     def _go_on(self) -> None:
         """From the checkpoint, or from the beginning, if there is none yet."""
@@ -236,14 +241,14 @@ class Run:
 
     def _fitting(self) -> int:
         """How many steps fit into the minutes. Those that are timed, all over an epoch, learn at rate 0."""
-        for _ in range(2):  # the first round compiles, and fills caches
+        for _ in range(3):  # the first round compiles and fills caches, the second records
             started = time.monotonic()
             steps = np.linspace(0, self.epoch_steps - 1, TIMED).astype(int)
             torch.stack([self._step(int(step), rate=0.0) for step in steps]).tolist()
             seconds = time.monotonic() - started
         self.optimiser.state.clear()
-        if self.recorded is not None:
-            self.recorded.clear()  # they were of that state
+        if self.recorded is not None:  # steps with that state
+            self._record_anew()
         return max(int(0.95 * 60 * self.plan.minutes * TIMED / seconds), 1)  # looks take their time, too
 
     @torch.no_grad()

@@ -34,6 +34,8 @@ def _loaded(name: str | Path) -> Any:
 def _distilled(name: str | Path, dim: int) -> Any:
     from model2vec.distill import distill
 
+    from banyan.baselines import relative  # noqa: F401 - makes our RoBERTa known to what loads transformers
+
     return distill(model_name=str(name), pca_dims=dim)
 
 

@@ -99,6 +99,9 @@ class RelativeRobertaModel(RobertaPreTrainedModel):
     def get_input_embeddings(self) -> nn.Module:
         return self.embeddings.word_embeddings
 
+    def set_input_embeddings(self, value: Any) -> None:
+        self.embeddings.word_embeddings = value
+
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -14,6 +14,7 @@ from banyan.baselines.unfinished import run_in, save_transformer
 from banyan.config import Config
 from banyan.display import Display
 from banyan.encoder import TOKENIZER
+from banyan.errors import BanyanError
 from banyan.integrations import needs
 from banyan.tokenizer import Tokenizer
 
@@ -62,6 +63,8 @@ def train(
     """
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
     settings["text"] = [str(path) for path in corpus_paths]
+    if heads < 1 or dim % heads:
+        raise BanyanError(f"dim must be a multiple of heads, and {dim} is none of {heads}")
     plan = masked.Plan(steps, minutes, batch_size, lr, warmup, patience, seed)
     place, display = devices.choose(device), Display(quiet)
     with devices.using(place, False), quietly(), run_in(out, settings) as work:

@@ -20,7 +20,7 @@ import numpy as np
 
 from banyan import checkpoint, files
 from banyan.baselines.folder import Manifest
-from banyan.baselines.unfinished import STOPPED, finish, run_in
+from banyan.baselines.unfinished import RECORD, STOPPED, finish, run_in
 from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
@@ -93,6 +93,11 @@ class Plan:
     longest: int
     seed: int
 
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "lr", "temperature", "longest"):
+            if not getattr(self, name) > 0:
+                raise BanyanError(f"{name} must be more than 0, not {getattr(self, name)}")
+
 
 def learn(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: Display) -> dict[str, Any]:
     """Changes the model; what there is to say about it. work: a folder for checkpoints; this goes on from the last."""
@@ -129,7 +134,7 @@ class _Kept:
 
     def __init__(self, work: Path, model: Any, optimiser: torch.optim.Optimizer, data: str) -> None:
         self.model, self.optimiser, self.progress = model, optimiser, Progress(data=data)
-        self.path, self.record, self.before = work / "checkpoint.safetensors", work / "run.json", 0.0
+        self.path, self.record, self.before = work / "checkpoint.safetensors", work / RECORD, 0.0
         if self.path.exists():
             again = f"remove {work.parent} to start again"
             self.progress = checkpoint.load(self.path, model, optimiser, again)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from banyan import files
 from banyan.baselines.folder import MANIFEST, Manifest, check_new, write
 from banyan.errors import BanyanError
 
-STOPPED = "stopped; the same command goes on from the last checkpoint"
+STOPPED = "stopped; the same command goes on from the last checkpoint, if there is one yet"
+RECORD = "run.json"  # in that folder, from the first step or checkpoint on
 _TRAINING = "training"
 _MAY_CHANGE = ("device", "compile", "half")  # when a run goes on
 
@@ -30,17 +31,24 @@ def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
         work.mkdir(parents=True)
     with files.locked(work / "lock", f"another process is training in {out}"):
         _check_same(work / "settings.json", {name: settings[name] for name in settings if name not in _MAY_CHANGE})
-        yield work
+        try:
+            yield work
+        except BanyanError:
+            if not (work / RECORD).exists():  # nothing was begun that could go on
+                shutil.rmtree(work, ignore_errors=True)
+                with suppress(OSError):
+                    out.rmdir()
+            raise
 
 
 def _check_same(record: Path, settings: dict[str, Any]) -> None:
     if not record.exists():
         files.write_text(record, json.dumps(settings))
     for name, begun in json.loads(record.read_text(encoding="utf-8")).items():
-        if settings[name] != begun:
+        if (now := settings.get(name)) != begun:
             raise BanyanError(
-                f"the unfinished run in {record.parent.parent} was begun with {name}={begun}, not {settings[name]}: "
-                "say the same, or remove the folder to start again"
+                f"the unfinished run in {record.parent.parent} was begun with {name}={begun}, not {now}: say the same, "
+                "or remove the folder to start again"
             )
 
 
@@ -54,6 +62,8 @@ def finish(out: str | Path, save: Callable[[Path], object], manifest: Manifest) 
     for path in building.iterdir():
         if path.is_file():
             files.sync(path)
+        elif (out / path.name).is_dir():  # of a run that was killed right here
+            shutil.rmtree(out / path.name)
         os.replace(path, out / path.name)
     write(out, manifest)
     shutil.rmtree(out / _TRAINING)
