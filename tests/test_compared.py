@@ -264,7 +264,7 @@ def test_where_a_pretrained_model_is_the_best_the_answer_names_what_one_s_own_te
     minilm, glove = record("minilm-l6", 80.0, about={}), record("glove", 50.0)
     answer = "MiniLM-L6 (80.0); then BM25 (60.0). From your own text: BM25 (60.0); then GloVe (50.0)."
     text = section_of(tmp_path, minilm, glove, record("bm25", 60.0, None))
-    assert f"- **English sentences**: {answer} With vectors: GloVe (50.0)." in text
+    assert f"- **English sentences**: {answer} With vectors: GloVe (50.0), the only one that was measured." in text
     assert row(text, "MiniLM-L6")[-1] == "what others had"
 
 
