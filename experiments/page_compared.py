@@ -132,13 +132,15 @@ def _of_quality(every: Compared) -> list[str]:
 
 
 def _steps_in_languages(every: Compared) -> str:
+    """From the fewest to the most."""
     told = []
     for system in SYSTEMS:
-        places: dict[str, list[str]] = {}
-        for code, name in NAMES.items():
-            if steps := _steps(every, system, code):
-                places.setdefault(steps, []).append(name)
-        told += [f"{system.told} {steps} ({listed(names)})" for steps, names in places.items()]
+        steps = {code: every.of(system, code).about.get("steps") for code in NAMES}
+        have = sorted((count, code) for code, count in steps.items() if count is not None)
+        ends = [have[0], have[-1]] if have and have[0][0] != have[-1][0] else have[:1]
+        if ends:
+            fewest = f"{ends[0][0]:,} to " if len(ends) > 1 else ""
+            told.append(f"{system.told} {fewest}{_steps(every, system, ends[-1][1])}")
     return f"In the languages: {listed(told)}." if told else ""
 
 

@@ -62,7 +62,7 @@ def chosen(folder: Path) -> str:
     for system in SYSTEMS:
         path = folder / f"{system.name}-en.json"
         results = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
-        values = {one["task"]: one["value"] for one in results if one["metric"] in ("spearman", "nDCG@10")}
+        values = {one["task"]: one["value"] for one in results if one.get("metric") in ("spearman", "nDCG@10")}
         cells = ["" if values.get(task) is None else f"{values[task]:.1f}" for task in DEV]
         rows += [[system.told, *cells]] if values else []
     return table(["", *DEV.values()], rows)

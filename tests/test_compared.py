@@ -245,7 +245,9 @@ def test_a_transformer_tells_its_steps_and_those_of_what_it_started_from(tmp_pat
     assert row(text, "RoBERTa medium")[-1] == "465,221 sentences, 60,000 of the paper's 200,000 steps"
     assert row(text, "RoBERTa + SimCSE")[-1] == "465,221 sentences, 909 steps after RoBERTa's 60,000"
     assert row(text, "RoBERTa medium", "Cost")[1] == "1m 53s (NVIDIA H200 (bf16))"
-    assert "- In the languages: RoBERTa medium 7,000 of the paper's 200,000 steps (Hausa)." in text
+    assert "- In the languages: RoBERTa medium 7,000 of the paper's 200,000 steps." in text
+    hindi = record("roberta", 50.0, language="hi", about={**about, "steps": 5_000})
+    assert "RoBERTa medium 5,000 to 7,000 of the paper's 200,000 steps." in section_of(tmp_path, hindi)
     (tmp_path / "roberta-en.json").unlink()
     assert row(section_of(tmp_path), "RoBERTa + SimCSE")[-1] == "465,221 sentences, 909 steps"
 

@@ -50,7 +50,7 @@ BASELINES: dict[str, Baseline] = {
         "banyan.baselines.fasttext",
         "fastText: word vectors from character n-grams, trained here or from a published .vec; a text by SIF",
         "trains",
-        "among those that average words; words that mean the same, long or misspelt words, published vectors",
+        "among those that average words; words that mean the same; published vectors",
     ),
     "roberta": Baseline(
         "banyan.baselines.roberta",
@@ -62,7 +62,7 @@ BASELINES: dict[str, Baseline] = {
         "banyan.baselines.simcse",
         "SimCSE, unsupervised: a transformer that learns to know a sentence again under dropout",
         "trains",
-        "mostly over the transformer that it starts from; where there is a GPU and no labelled pairs",
+        "often over the transformer that it starts from; where there is a GPU and no labelled pairs",
     ),
     "finetuned": Baseline(
         "banyan.baselines.pretrained",
