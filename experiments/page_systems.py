@@ -81,7 +81,7 @@ def measured(every: Compared, name: str) -> str:
 def _row(every: Compared, system: System) -> list[str]:
     found = [every.figure(system, of) for of in MEASURES]
     ratio = 1.0 if system.name == "default" else every.of(system).speed
-    time = f"{1 / ratio:.2g}" if ratio else NOT_MEASURED
+    time = f"{float(f'{1 / ratio:.2g}'):g}" if ratio else NOT_MEASURED  # two digits, and 980 for 9.8e+02
     return [system.told, *(one.told() if one else NOT_MEASURED for one in found), time]
 
 
