@@ -38,6 +38,7 @@ from figures_common import (
     select,
     up_and_down,
 )
+from hardware import processor
 
 from banyan.encoder import TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
@@ -329,7 +330,7 @@ def inference(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> di
         "columns": ["what", "figure"],
         "rows": rows,
         "notes": [
-            f"{ENCODED:,} English training sentences, from strings to embeddings, the best of three; {_processor()}, "
+            f"{ENCODED:,} English training sentences, from strings to embeddings, the best of three; {processor()}, "
             f"{cores} cores that other work may share",
             "Encoding needs the embedding, the functions and the tokenizer; a model folder also holds the output layer",
         ],
@@ -350,11 +351,6 @@ def _sizes(model: Banyan, path: Path) -> list[list[Any]]:
 
 def _mb(size: int) -> float:
     return round(size / 1e6, 1)
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
 
 
 CLAIMS = {"norms": norms, "stability": stability, "unbiased": unbiased, "inference": inference}

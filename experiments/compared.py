@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,10 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from figures_common import RESULTS, corpus_lines
+from hardware import processor
 
 from banyan import baselines, files, threads
 from banyan.baselines import folder as folders
-from banyan.encoder import Banyan
+from banyan.config import Config
+from banyan.encoder import SETTINGS, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate import suites, table
 from banyan.evaluate.suites import Task
@@ -54,7 +55,7 @@ def cost(folder: Path, data: Path, language: str, beside: Path | None) -> dict[s
         "bytes": size(folder),
         "peak_memory_bytes": memory,
         "speed": speed(work_of(loaded(folder)), lines, beside),
-        "machine": f"{os.cpu_count()} × {_processor()}, Python {platform.python_version()}",
+        "machine": f"{os.cpu_count()} × {processor()}, Python {platform.python_version()}",
     }
 
 
@@ -70,7 +71,7 @@ def loaded(folder: Path, device: str = "cpu") -> Any:
 def said(folder: Path) -> dict[str, Any]:
     """What the folder says of how it was made."""
     if not baselines.is_baseline(folder):
-        config = loaded(folder).config
+        config = Config.from_file(folder / SETTINGS)
         return {"name": "banyan", "settings": {"preset": config.preset, "seed": config.seed}}
     manifest = folders.read(folder)
     about = {key: value for key, value in manifest.about.items() if key not in NO_NEWS}
@@ -125,7 +126,7 @@ def peak_memory(folder: Path, lines: Sequence[str]) -> int:
 
 def tell_peak(folder: str) -> None:
     work_of(loaded(Path(folder)))(sys.stdin.read().split("\n"))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    print(folders.peak_memory())
 
 
 def work_of(model: Any) -> Work:
@@ -157,15 +158,6 @@ def _seconds(work: Work, lines: Sequence[str]) -> float:
     started = time.perf_counter()
     work(lines)
     return time.perf_counter() - started
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import no_tree
 import numpy as np
 import torch
+from hardware import processor
 from power import sampled
 from prepared import Prepared, sources
 from runs import Experiment
@@ -125,16 +126,8 @@ def _peak_memory(device: torch.device) -> int:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     return {"device": device.type, "name": name, "threads": threads.available(), "versions": _versions()}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _versions() -> dict[str, str]:

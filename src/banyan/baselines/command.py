@@ -74,10 +74,9 @@ def _load(options: argparse.Namespace, module: Any, settings: Mapping[str, Any])
     check_new(options.out)
     started = time.monotonic()
     model = module.load(source, **for_device(module.load, options.device), **settings)
-    keep, about = getattr(model, "keep", None), {"dim": int(model.dim)}
-    manifest = Manifest(options.name, dict(settings), source, about)
-    if keep:  # it was made of the source, which takes too long to do it again each time
-        manifest = Manifest(options.name, dict(settings), None, {**about, "of": source})
+    keep = getattr(model, "keep", None)  # of what was made of the source: too long a work to be done each time
+    about = {"dim": int(model.dim), **({"of": source} if keep else {})}
+    manifest = Manifest(options.name, dict(settings), None if keep else source, about)
     with made(options.out, manifest) as building:
         if keep:
             keep(building)

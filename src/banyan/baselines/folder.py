@@ -68,13 +68,14 @@ def write(folder: str | Path, manifest: Manifest) -> None:
 def add_cost(folder: str | Path, seconds: float) -> None:
     """What making it took this process, where the manifest does not say it already."""
     manifest = read(folder)
-    for name, value in {"seconds": round(seconds, 1), "peak_memory_bytes": _peak_memory()}.items():
+    for name, value in {"seconds": round(seconds, 1), "peak_memory_bytes": peak_memory()}.items():
         if value is not None:
             manifest.about.setdefault(name, value)
     write(folder, manifest)
 
 
-def _peak_memory() -> int | None:
+def peak_memory() -> int | None:
+    """Bytes, of this process since it began; None where the system does not tell."""
     try:
         import resource
     except ImportError:  # Windows

@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from banyan import checkpoint, devices, files
 from banyan.baselines.tokens import Sentences, by_length
-from banyan.baselines.unfinished import RECORD, STOPPED
+from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, go_on
 from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
@@ -125,7 +125,7 @@ class Run:
         self.epoch: tuple[int, list[np.ndarray]] = (-1, [])
         self.optimiser = devices.adam(self.model.parameters(), plan.lr, falls=True)
         self.work = work
-        self.checkpoint, self.best = work / "checkpoint.safetensors", work / "best.safetensors"
+        self.checkpoint, self.best = work / CHECKPOINT, work / "best.safetensors"
         self.record = work / RECORD
         self.progress = Progress(data=sentences.store.fingerprint)
         self.rows: list[dict[str, float]] = []  # step, loss since the last row, loss on held-out text
@@ -141,12 +141,8 @@ class Run:
     def _go_on(self) -> None:
         """From the checkpoint, or from the beginning, if there is none yet."""
         self.plan = Plan(**self.state["plan"])
-        if self.checkpoint.exists():
-            data = self.progress.data
-            hint = f"remove {self.work.parent} to start again"
-            self.progress = checkpoint.load(self.checkpoint, self.model, self.optimiser, hint)
-            if self.progress.data != data:
-                raise BanyanError(f"the text of the run in {self.work.parent} has changed: remove it to start again")
+        self.progress = go_on(self.checkpoint, self.model, self.optimiser, self.progress)
+        if self.progress.step:
             self.rows = [row for row in self.state["rows"] if row["step"] <= self.progress.step]
             self.seconds = self.state["seconds"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from banyan import checkpoint, files
 from banyan.baselines.folder import Manifest
-from banyan.baselines.unfinished import RECORD, STOPPED, finish, run_in
+from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, finish, go_on, run_in
 from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
@@ -121,9 +121,10 @@ def learn(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: D
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimiser.step()
-            progress.loss_sum = loss.item() + (progress.loss_sum if step % per_epoch else 0.0)
+            value = loss.item()
+            progress.loss_sum = value + (progress.loss_sum if step % per_epoch else 0.0)
             progress.step = step + 1
-            meter(progress.step, None, {"loss": f"{loss.item():.4f}"})
+            meter(progress.step, None, {"loss": f"{value:.4f}"})
             kept.save_if_due()
     about = {"steps": steps, "seconds": round(kept.seconds, 1), "device": devices.described(model.device, "bf16")}
     return {**about, "sentences": len(text), "loss": progress.loss_sum / ((steps - 1) % per_epoch + 1)}
@@ -133,14 +134,11 @@ class _Kept:
     """What an interrupted run goes on from."""
 
     def __init__(self, work: Path, model: Any, optimiser: torch.optim.Optimizer, data: str) -> None:
-        self.model, self.optimiser, self.progress = model, optimiser, Progress(data=data)
-        self.path, self.record, self.before = work / "checkpoint.safetensors", work / RECORD, 0.0
-        if self.path.exists():
-            again = f"remove {work.parent} to start again"
-            self.progress = checkpoint.load(self.path, model, optimiser, again)
+        self.model, self.optimiser = model, optimiser
+        self.path, self.record, self.before = work / CHECKPOINT, work / RECORD, 0.0
+        self.progress = go_on(self.path, model, optimiser, Progress(data=data))
+        if self.progress.step:
             self.before = json.loads(self.record.read_text(encoding="utf-8"))["seconds"]
-            if self.progress.data != data:
-                raise BanyanError(f"the text of the run in {work.parent} has changed: {again}")
         self.started = self.saved = time.monotonic()
 
     @property

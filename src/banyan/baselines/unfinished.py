@@ -10,11 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from banyan import files
+from banyan import checkpoint, files
 from banyan.baselines.folder import MANIFEST, Manifest, check_new, write
+from banyan.checkpoint import Progress
 from banyan.errors import BanyanError
 
 STOPPED = "stopped; the same command goes on from the last checkpoint, if there is one yet"
+CHECKPOINT = "checkpoint.safetensors"
 RECORD = "run.json"  # in that folder, from the first step or checkpoint on
 _TRAINING = "training"
 _MAY_CHANGE = ("device", "compile", "half")  # when a run goes on
@@ -39,6 +41,17 @@ def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
                 with suppress(OSError):
                     out.rmdir()
             raise
+
+
+def go_on(checkpoint_path: Path, model: Any, optimiser: Any, progress: Progress) -> Progress:
+    """Where the run is whose checkpoint this is, of the same text as `progress`; that, if there is none yet."""
+    if not checkpoint_path.exists():
+        return progress
+    again = f"remove {checkpoint_path.parent.parent} to start again"
+    found = checkpoint.load(checkpoint_path, model, optimiser, again)
+    if found.data != progress.data:
+        raise BanyanError(f"the text of the run in {checkpoint_path.parent.parent} has changed: {again}")
+    return found
 
 
 def _check_same(record: Path, settings: dict[str, Any]) -> None:
