@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import lzma
 import os
 import pickle
@@ -462,6 +463,85 @@ def test_files_that_cannot_be_read_are_named(tmp_path, name, content, message):
         Tokenizer.from_file(tmp_path / name)
 
 
+def unigram_file(path: Path, scores) -> Path:
+    """A unigram tokenizer.json of ours with other scores: scores(i) is the i-th piece's."""
+    state = json.loads(trained("unigram").to_json())
+    state["model"]["vocab"] = [[piece, scores(i)] for i, (piece, _) in enumerate(state["model"]["vocab"])]
+    path.write_text(json.dumps(state))
+    return path
+
+
+LOAD_AND_ENCODE = """
+import sys
+from banyan.errors import BanyanError
+from banyan.tokenizer import Tokenizer
+
+try:
+    tokenizer = Tokenizer.from_file(sys.argv[1])
+except BanyanError as error:
+    sys.exit(str(error))
+tokens, offsets = tokenizer.encode(["the unbelievable words of the book 1984"] * 50)
+assert 0 <= tokens.min() <= tokens.max() < tokenizer.vocab_size and offsets[-1] == len(tokens)
+"""
+
+HUGE_SCORES = {
+    "lowest": lambda i: -1e308,
+    "highest": lambda i: 1e308,
+    "mixed": lambda i: 1e308 * (-1) ** i,
+    "one": lambda i: -1e308 if i == 300 else -9.0,
+    "just too large": lambda i: -1_000_001.0 if i == 300 else -9.0,
+}
+
+
+@pytest.mark.parametrize("scores", HUGE_SCORES.values(), ids=HUGE_SCORES)
+def test_huge_scores_are_refused_before_any_kernel_reads_them(tmp_path, scores):
+    path = unigram_file(tmp_path / "tokenizer.json", scores)
+    command = [sys.executable, "-c", LOAD_AND_ENCODE, path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    told = rf"{re.escape(str(path))}: the score of the piece .* is .*: scores must be .* at most 1,000,000 in size$"
+    assert re.match(told, done.stderr)
+    with pytest.raises(BanyanError, match=r"^the score of "):
+        Tokenizer.from_json(path.read_text())
+
+
+def test_scores_up_to_a_million_give_the_pieces_of_the_library(tmp_path):
+    for scores in (lambda i: -1e6, lambda i: 1e6, lambda i: 1e6 * (-1) ** i):
+        tokenizer = Tokenizer.from_file(unigram_file(tmp_path / "tokenizer.json", scores))
+        assert_same_as_the_library(tokenizer, SENTENCES, tokenizers.Tokenizer.from_str(tokenizer.to_json()))
+
+
+def test_no_score_makes_the_kernels_read_out_of_range_or_loop_forever():
+    """The kernels by themselves, without the check that comes before them."""
+    program = """
+import numpy as np
+from banyan.tokenizer import BYTES, START, _make_fast
+
+pieces = [*BYTES, START, *"abcdehiklnortuvw", "the", START + "the", "un", "believ", "able"]
+infinity = float("inf")
+for first, second in [(-1e308, -1e308), (1e308, -1e308), (1e308, 1e308), (-infinity, -infinity), (infinity, -1.0),
+                      (infinity, -infinity), (float("nan"), float("nan")), (float("nan"), -1.0)]:
+    fast = _make_fast((True, True), pieces, scores=[(first, second)[i % 2] for i in range(len(pieces))])
+    tokens, counts = fast.encode(["the unbelievable words of the book 1984 \u0436".encode()] * 100)
+    assert counts.min() > 0 and counts.sum() == len(tokens)
+    assert 0 <= tokens.min() <= tokens.max() < len(pieces)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_vocabulary_of_huge_ids_is_refused_before_it_is_made_room_for(tmp_path):
+    state = {"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 300_000_000}, "unk_token": "a"}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BanyanError, match=r"tokenizer.json: the piece 'b' has the id 300,000,000, but there are 2"):
+            assert Tokenizer.from_file(tmp_path / "tokenizer.json").vocab_size
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_importing_the_tokenizer_does_not_import_numba():
     program = "import sys, banyan.tokenizer; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
@@ -524,6 +604,21 @@ def test_sentencepiece_models_that_cannot_be_converted_are_refused(tmp_path):
         Tokenizer.from_file(path)
     sentencepiece_model(path, model_type="char", vocab_size=400, hard_vocab_limit=False)
     with pytest.raises(BanyanError, match="only the BPE and unigram"):
+        Tokenizer.from_file(path)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -float("inf")])
+def test_a_sentencepiece_model_with_a_score_that_is_no_number_is_refused(tmp_path, kind, score):
+    path = tmp_path / "some.model"
+    sentencepiece_model(path, vocab_size=900, model_type=kind)
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(path.read_bytes())
+    proto.pieces[50].score = score
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(BanyanError, match=rf"{path}: the score of .* is {score}"):
         Tokenizer.from_file(path)
 
 

@@ -16,6 +16,7 @@ model from elsewhere is left to `tokenizers`, at the speed of that.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -49,12 +50,16 @@ FEW = 256  # characters are all in the alphabet
 MOST_WORDS = 1_000_000  # distinct chunks held while counting; beyond, those rare so far are forgotten
 TRAINED_ON = 20_000_000  # chunks; the counts of a larger corpus are scaled down to it
 SMALLEST = 300  # vocabulary
+LARGEST = 1 << 21  # ids of a vocabulary that has holes, and pieces or merges of one that the kernels take
+HIGHEST_SCORE = 1e6  # of a unigram piece, in size: sums of these over any chunk are finite and exact enough
 
 
 class Tokenizer:
     """A tokenizer.json and what we do with it. Safe to use from several threads at once."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        _check_ids(tokenizer)
+        _check_scores(tokenizer)
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizers = tokenizer
@@ -114,9 +119,10 @@ class Tokenizer:
     def from_json(cls, text: str) -> Tokenizer:
         """The tokenizer whose `to_json` this is."""
         try:
-            return cls(tokenizers.Tokenizer.from_str(text))
+            tokenizer = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # what `tokenizers` raises is a bare Exception
             raise BanyanError(f"this is not a tokenizer.json ({error})") from None
+        return cls(tokenizer)
 
     def to_json(self) -> str:
         """What `save` writes: the same text for the same tokenizer, so that it can serve as its fingerprint."""
@@ -311,12 +317,40 @@ def _is_plain(model: dict[str, Any]) -> bool:
         plain = not any(model.get(option) for option in options)
         pieces = sorted(model["vocab"], key=model["vocab"].get)
         plain &= [model["vocab"][piece] for piece in pieces] == list(range(len(pieces)))
+        plain &= len(model["merges"]) < LARGEST
     elif model["type"] == "Unigram":
         plain = model["unk_id"] is not None
         pieces = [piece for piece, _ in model["vocab"]]
     else:
         return False
-    return plain and model["byte_fallback"] and {*BYTES} <= {*pieces} and len({*pieces}) == len(pieces) < 1 << 21
+    return plain and model["byte_fallback"] and {*BYTES} <= {*pieces} and len({*pieces}) == len(pieces) < LARGEST
+
+
+def _check_ids(tokenizer: tokenizers.Tokenizer) -> None:
+    """Refuse ids far beyond the number of pieces: lists and matrices have a place for every id."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    last = max(vocabulary, key=vocabulary.__getitem__, default="")
+    if last and vocabulary[last] >= max(LARGEST, 2 * len(vocabulary)):
+        told = f"the piece {_shortened(last)} has the id {vocabulary[last]:,}, but there are {len(vocabulary):,} pieces"
+        raise BanyanError(f"{told}: number them without large gaps")
+
+
+def _check_scores(tokenizer: tokenizers.Tokenizer) -> None:
+    """Refuse unigram scores whose sums could overflow."""
+    if isinstance(tokenizer.model, models.Unigram):
+        for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]:
+            if score is None or not abs(score) <= HIGHEST_SCORE:  # None: how `tokenizers` writes inf and nan
+                raise _bad_score(piece, score)
+
+
+def _bad_score(piece: str, score: float | None) -> BanyanError:
+    told = f"the score of the piece {_shortened(piece)} is {'not a finite number' if score is None else score}"
+    rule = f"scores must be finite, and those of a unigram model at most {HIGHEST_SCORE:,.0f} in size"
+    return BanyanError(f"{told}: {rule}")
+
+
+def _shortened(piece: str) -> str:
+    return repr(piece if len(piece) <= 40 else piece[:40] + "…")
 
 
 def _make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Fast:
@@ -515,6 +549,9 @@ def _from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> t
     kinds = type(proto).SentencePiece
     if any(piece.type in (kinds.USER_DEFINED, kinds.UNUSED) for piece in proto.pieces):
         raise BanyanError("SentencePiece models with user-defined or unused pieces cannot be used")
+    for piece in proto.pieces:
+        if not math.isfinite(piece.score):
+            raise _bad_score(piece.piece, piece.score)
     if proto.trainer_spec.model_type == proto.trainer_spec.BPE:
         tokenizer = tokenizers.Tokenizer(_sentencepiece_bpe(proto, kinds))
     elif proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:

@@ -241,8 +241,9 @@ def _split(values, start, stop, tables, symbols, scratch):
     size = stop - start
     lexicon, spellings, scores, reach = tables.lexicon, tables.spellings, tables.scores, tables.reach
     best, piece, origin, ends = scratch
-    best[: size + 1] = -np.inf
     best[0] = 0.0
+    for end in range(1, size + 1):  # until a piece is better, each character by itself: so every place has an origin
+        best[U(end)], piece[U(end)], origin[U(end)] = -np.inf, -1, end - 1
     for at in range(size):
         key = SEED
         known = False
