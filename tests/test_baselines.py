@@ -359,7 +359,8 @@ def test_what_is_distilled_is_kept_and_not_made_again(static, banyan, monkeypatc
     [
         # What model2vec 0.10 raises; its own advice is left out.
         (ImportError("`skeletoken`, is required. Please reinstall. `pip install model2vec[distill]`"),
-         'model2vec is not complete (`skeletoken`, is required): pip install "banyan-embed[baselines]"'),
+         "The model2vec baseline needs another package (`skeletoken`, is required): "
+         'pip install "banyan-embed[baselines]"'),
         (OSError("there is no config.json\nand so on"),
          "cannot load some/folder as a sentence transformer to distil: there is no config.json"),
     ],

@@ -428,15 +428,14 @@ def test_a_hugging_face_data_set_is_read_by_column(monkeypatch):
 
 @pytest.mark.parametrize(
     ("package", "source", "extra"),
-    [("datasets", "hf:fish", "hub"), ("zstandard", "a.txt.zst", "data"), ("pyarrow.parquet", "a.parquet", "data")],
+    [("datasets", "hf:fish", "hub"), ("zstandard", "a.txt.zst", "data"), ("pyarrow", "a.parquet", "data")],
 )
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, package, source, extra):
     monkeypatch.setitem(sys.modules, package, None)
     if not source.startswith("hf:"):
         source = write(tmp_path / source, b"\x28\xb5\x2f\xfd....")
-    assert refusal(source) == (
-        f'{source} needs the package {package.partition(".")[0]}: pip install "banyan-embed[{extra}]"'
-    )
+    doing = "Loading" if package == "datasets" else "Reading"
+    assert refusal(source) == f'{doing} {source} needs {package}: pip install "banyan-embed[{extra}]"'
 
 
 # The corpus as a whole

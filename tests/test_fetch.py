@@ -184,7 +184,7 @@ def test_no_package_is_needed_for_what_is_there(tmp_path, monkeypatch):
     fetch("words", tmp_path)  # on no hub
     with pytest.raises(BanyanError) as raised:
         fetch("languages", tmp_path, ["te"])
-    assert str(raised.value) == '--fetch needs the package datasets: pip install "banyan-embed[hub]"'
+    assert str(raised.value) == 'Downloading evaluation sets needs datasets: pip install "banyan-embed[hub]"'
 
 
 def test_without_a_network_one_sentence_says_what_to_do_and_what_was_written_stays(hub, tmp_path):

@@ -625,5 +625,5 @@ def test_a_sentencepiece_model_with_a_score_that_is_no_number_is_refused(tmp_pat
 def test_a_sentencepiece_model_asks_for_the_package_it_needs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     (tmp_path / "some.model").write_bytes(b"")
-    with pytest.raises(BanyanError, match=r"pip install banyan-embed\[sentencepiece\]"):
+    with pytest.raises(BanyanError, match=r'pip install "banyan-embed\[sentencepiece\]"'):
         Tokenizer.from_file(tmp_path / "some.model")

@@ -24,6 +24,7 @@ from banyan.graph import (
     with_few_repeats,
 )
 from banyan.reference import GATES, Functions
+from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer, without_surrogates
 
 if TYPE_CHECKING:
@@ -316,11 +317,12 @@ def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device
 
         return _numba.Encoder(embedding, functions, config.structure)
     try:
-        from banyan import devices
-    except ModuleNotFoundError as error:
+        with needs(f"Encoding on {device}"):
+            from banyan import devices
+    except BanyanError:
         if device == "auto":
             return _encoder(embedding, functions, config, "cpu")
-        raise BanyanError(f"encoding on {device} needs {error.name}: pip install {error.name}") from None
+        raise
     place = devices.choose(device)
     if devices.has_triton(place, config.matrix_width):
         from banyan.backends._triton.trees import Encoder

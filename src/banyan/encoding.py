@@ -27,6 +27,7 @@ from banyan.compact import Form
 from banyan.corpus import Corpus, in_blocks
 from banyan.errors import BanyanError
 from banyan.report import Report
+from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from banyan.display import Display, Meter
@@ -213,11 +214,9 @@ class _Parquet:
     """Collected as an Arrow stream, which can be appended to, and rewritten at the end, which Parquet needs."""
 
     def __init__(self, width: int, dtype: Any = np.float32) -> None:
-        try:
+        with needs("Writing Parquet", extra="data"):
             import pyarrow
             import pyarrow.parquet
-        except ImportError:
-            raise BanyanError('.parquet needs the package pyarrow: pip install "banyan-embed[data]"') from None
         self.arrow = pyarrow
         self.width = width
         embedding = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)), width)

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from banyan import files
 from banyan.errors import BanyanError, first_line
 from banyan.report import NOT_TEXT, Report
+from banyan.support.needs import needs
 from banyan.tables import COLUMNS, VALUES, choose
 from banyan.textfile import (
     BLOCK,
@@ -19,7 +20,6 @@ from banyan.textfile import (
     kind,
     lines_apart,
     long_lines,
-    optional,
     packing,
     text,
 )
@@ -70,7 +70,8 @@ class HubSet:
     kind = "hub"
 
     def __init__(self, name: str, column: str | None) -> None:
-        datasets = optional("datasets", name, "hub")
+        with needs(f"Loading {name}", extra="hub"):
+            import datasets
         repository, _, config = name.removeprefix("hf:").partition(":")
         if not repository:
             raise BanyanError(f"{name} names no data set: write hf:name or hf:name:config")

@@ -11,7 +11,8 @@ from typing import Any
 
 from banyan.errors import BanyanError, first_line
 from banyan.report import SURROGATES, Report
-from banyan.textfile import Moved, damaged, decoded, kind, long_lines, optional
+from banyan.support.needs import needs
+from banyan.textfile import Moved, damaged, decoded, kind, long_lines
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of
@@ -81,7 +82,8 @@ def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterat
 
 
 def open_parquet(path: Path) -> Any:
-    parquet = optional("pyarrow.parquet", str(path), "data")
+    with needs(f"Reading {path}", extra="data"):
+        from pyarrow import parquet
     try:
         return parquet.ParquetFile(path)
     except _ARROW_ERRORS as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import importlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from banyan.errors import BanyanError, first_line
 from banyan.report import BAD_BYTES, LONGEST_LINE, MARKS, NULS, UTF16, Report
+from banyan.support.needs import needs
 
 LONGEST_RECORD = 1 << 28  # characters of one line of JSON or CSV, which must be held whole
 BLOCK = 1 << 18  # bytes read at a time
@@ -176,7 +176,8 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
 
 def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
     """Frame by frame, because zstandard's own stream reader takes a cut file for a whole one."""
-    zstandard = optional("zstandard", str(path), "data")
+    with needs(f"Reading {path}", extra="data"):
+        import zstandard
     frame = None
     try:
         while packed := raw.read(1 << 13):  # little at a time: it may grow ten-thousandfold
@@ -193,11 +194,3 @@ def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
 
 def damaged(path: Path, error: Exception) -> BanyanError:
     return BanyanError(f"{path} is damaged or was cut short ({first_line(error)}): fetch or compress it again")
-
-
-def optional(module: str, wanted_for: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise BanyanError(f'{wanted_for} needs the package {package}: pip install "banyan-embed[{extra}]"') from None

@@ -33,6 +33,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from banyan import threads as pool
 from banyan.errors import BanyanError
 from banyan.files import write_text
+from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from banyan.backends._fast import Fast
@@ -534,11 +535,9 @@ def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int, show_p
 
 def _from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> tokenizers.Tokenizer:
     """A SentencePiece model as a tokenizer of the `tokenizers` library."""
-    try:
+    with needs("Reading a SentencePiece model", extra="sentencepiece"):
         from google.protobuf.message import DecodeError
         from sentencepiece import sentencepiece_model_pb2
-    except ImportError:
-        raise BanyanError("reading a SentencePiece model takes `pip install banyan-embed[sentencepiece]`") from None
     proto: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         known = proto.ParseFromString(content) and len(proto.pieces)

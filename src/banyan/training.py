@@ -42,6 +42,7 @@ from banyan.reference import NO_DROPOUT, Dropout
 from banyan.report import Report
 from banyan.runfolder import CARD, LOSS, METRICS, Given, RunFolder
 from banyan.store import Store, Text, of_all_shards, shard, shuffled_batches
+from banyan.support.needs import needs
 from banyan.textfile import kind
 from banyan.tokenizer import Tokenizer
 
@@ -650,8 +651,6 @@ def _interrupts() -> Iterator[list[int]]:
 
 
 def _tensorboard(out: Path) -> Any:
-    try:
+    with needs("Logging to TensorBoard", extra="tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise BanyanError('TensorBoard is not installed: pip install "banyan-embed[tensorboard]"') from None
     return SummaryWriter(str(out / "tensorboard"))

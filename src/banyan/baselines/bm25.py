@@ -23,7 +23,7 @@ from banyan.baselines.text import Vocabulary, check, sentences, words
 from banyan.baselines.vectors import WORDS
 from banyan.display import Display
 from banyan.errors import BanyanError
-from banyan.integrations import needs
+from banyan.support.needs import needs
 
 
 def train(
@@ -104,7 +104,7 @@ class Bm25:
 
     def index(self, documents: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
         """Scores of queries against all of these documents, as one sparse product."""
-        with needs("scipy"):
+        with needs("BM25 retrieval", extra="baselines"):
             from scipy import sparse
 
         cut = [words(document, self.lower) for document in documents]

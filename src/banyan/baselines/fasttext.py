@@ -22,7 +22,7 @@ from banyan.baselines.vectors import WordVectors, ragged, save, weights_of
 from banyan.baselines.vectors import load as load_arrays
 from banyan.display import Display, Meter
 from banyan.errors import BanyanError
-from banyan.integrations import needs
+from banyan.support.needs import needs
 
 SHORTEST, LONGEST = 3, 6  # n-grams, of the word with "<" before it and ">" after it
 
@@ -143,7 +143,7 @@ def _trained(
     text: Coded, dim: int, window: int, epochs: int, negatives: int, buckets: int, seed: int, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of words [V, E] and of n-grams [buckets, E]."""
-    with needs("gensim"):
+    with needs("The fastText baseline", extra="baselines"):
         from gensim.models import FastText as Gensim
 
     model = Gensim(

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from banyan.errors import BanyanError, first_line
+from banyan.support.needs import needs
 
 
 def load(name: str | Path, *, distill: bool = False, dim: int = 256) -> Static:
     """A folder, or a name on the Hugging Face Hub.
     distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions, which is kept."""
     try:
-        return Distilled(_distilled(name, dim)) if distill else Static(_loaded(name))
-    except ImportError as error:
-        # Its first sentence only: the next would have one install model2vec[distill], which needs an old transformers.
-        missing = first_line(error).split(". ")[0]
-        raise BanyanError(f'model2vec is not complete ({missing}): pip install "banyan-embed[baselines]"') from None
+        with needs("The model2vec baseline", extra="baselines"):
+            return Distilled(_distilled(name, dim)) if distill else Static(_loaded(name))
+    except BanyanError:
+        raise
     except Exception as error:  # whatever the files, the network or the package may raise
         wanted = "a sentence transformer to distil" if distill else "a model2vec model"
         raise BanyanError(f"cannot load {name} as {wanted}: {first_line(error)}") from None

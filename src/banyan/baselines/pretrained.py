@@ -19,10 +19,10 @@ from banyan.baselines.folder import Manifest
 from banyan.baselines.unfinished import run_in, save_transformer
 from banyan.display import Display
 from banyan.errors import BanyanError, first_line
-from banyan.integrations import needs
+from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
 
-with needs("transformers"):
+with needs("A pretrained transformer", extra="baselines"):
     import torch
     import transformers
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
@@ -58,7 +58,7 @@ def load(
 
 
 def _sentence_transformer(name: str, device: str, how: dict[str, Any]) -> Any:
-    with needs("sentence-transformers"):
+    with needs("A pretrained transformer", extra="baselines"):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
         from sentence_transformers.util import is_sentence_transformer_model

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from banyan.integrations import needs
+from banyan.support.needs import needs
 
-with needs("transformers"):
+with needs("The RoBERTa baseline", extra="baselines"):
     import torch
     from torch import Tensor, nn
     from torch.nn.functional import scaled_dot_product_attention

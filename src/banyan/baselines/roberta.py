@@ -15,10 +15,10 @@ from banyan.config import Config
 from banyan.display import Display
 from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError
-from banyan.integrations import needs
+from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
 
-with needs("transformers"):
+with needs("The RoBERTa baseline", extra="baselines"):
     import tokenizers
     import torch
     from transformers import PreTrainedTokenizerFast

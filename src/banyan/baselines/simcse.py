@@ -24,9 +24,9 @@ from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, finish, go_
 from banyan.checkpoint import Progress
 from banyan.display import Display
 from banyan.errors import BanyanError
-from banyan.integrations import needs
+from banyan.support.needs import needs
 
-with needs("sentence-transformers"):
+with needs("The SimCSE baseline", extra="baselines"):
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from torch import Tensor

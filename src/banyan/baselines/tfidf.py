@@ -18,7 +18,7 @@ from banyan.baselines import folder as folders
 from banyan.baselines.text import check, sentences
 from banyan.display import Display
 from banyan.errors import BanyanError
-from banyan.integrations import needs
+from banyan.support.needs import needs
 
 LINES = 30_000
 _NGRAMS, _IDF = "ngrams.txt", "idf.safetensors"
@@ -39,7 +39,7 @@ def load(folder: str | Path) -> TfIdf:
 
 
 def _vectorizer(**more: Any) -> Any:
-    with needs("scikit-learn"):
+    with needs("The TF-IDF baseline", extra="baselines"):
         from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True, **more)

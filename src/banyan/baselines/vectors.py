@@ -18,7 +18,7 @@ from banyan import files, threads
 from banyan.backends._numba import kernel
 from banyan.baselines.text import Coded, Vocabulary, words
 from banyan.errors import BanyanError
-from banyan.integrations import needs
+from banyan.support.needs import needs
 
 VECTORS, WORDS = "vectors.safetensors", "words.txt"
 WEIGHTINGS = ("mean", "content", "sif")
@@ -62,7 +62,7 @@ def means(
 
 def stop_words() -> frozenset[str]:
     """The list that is left out by "content": scikit-learn's ENGLISH_STOP_WORDS (318 words, English only)."""
-    with needs("scikit-learn"):
+    with needs("The list of stop words", extra="baselines"):
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from banyan import files
 from banyan.errors import BanyanError, first_line
 from banyan.evaluate import suites
-from banyan.textfile import optional
+from banyan.support.needs import needs
 
 Rows = Any  # a split of a data set: it has a length, and its rows are dictionaries
 
@@ -39,7 +39,10 @@ def fetch(
     """Downloads the sets of a suite that `data` lacks and the hub has. Each appears whole or not at all, and what is
     there already is left as it is."""
     wanted = [name for name in suites.lacking(suite, data, languages) if name in SOURCES]
-    datasets = optional("datasets", "--fetch", "hub") if wanted else None
+    if not wanted:
+        return
+    with needs("Downloading evaluation sets", extra="hub"):
+        import datasets
     for name in wanted:
         source, path = SOURCES[name], _place(Path(data), name)
         tell(f"fetching {name} from {source.dataset}")

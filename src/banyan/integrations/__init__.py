@@ -5,25 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from banyan.errors import BanyanError
-
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
-
-
-@contextmanager
-def needs(library: str) -> Iterator[None]:
-    """A sentence instead of a traceback where the library that is imported within is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        because = "" if error.name == library.replace("-", "_") else f" (there is no module {error.name})"
-        raise BanyanError(f"this needs {library}{because}: pip install {library}") from None
 
 
 def as_model(model: Banyan | str | Path, device: str = "cpu", revision: str | None = None) -> Banyan:

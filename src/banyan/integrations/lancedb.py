@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
+from banyan.support.needs import needs
 
-with needs("lancedb"):
+with needs("BanyanFunction", package="lancedb"):
     from lancedb.embeddings import TextEmbeddingFunction, register
 
 if TYPE_CHECKING:

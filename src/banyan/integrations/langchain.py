@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
+from banyan.support.needs import needs
 
-with needs("langchain-core"):
+with needs("BanyanEmbeddings", package="langchain-core"):
     from langchain_core.embeddings import Embeddings
 
 if TYPE_CHECKING:

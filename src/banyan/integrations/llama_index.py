@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
+from banyan.support.needs import needs
 
-with needs("llama-index-core"):
+with needs("BanyanEmbedding", package="llama-index-core"):
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.bridge.pydantic import Field, PrivateAttr
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from banyan._version import __version__
 from banyan.errors import BanyanError, first_line
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
 from banyan.integrations.hub import is_name
+from banyan.support.needs import needs
 
-with needs("mteb"):
+with needs("BanyanEncoder", package="mteb"):
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ScoringFunction

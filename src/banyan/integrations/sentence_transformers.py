@@ -17,9 +17,10 @@ import tokenizers
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.graph import with_few_repeats
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
+from banyan.support.needs import needs
 
-with needs("sentence-transformers"):
+with needs("BanyanModule", package="sentence-transformers"):
     import torch
     from sentence_transformers.base.modules import InputModule
     from torch import Tensor

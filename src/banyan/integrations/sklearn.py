@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from banyan.errors import BanyanError
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
+from banyan.support.needs import needs
 
-with needs("scikit-learn"):
+with needs("BanyanTransformer", package="scikit-learn"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import Tags
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from banyan.integrations import as_model, needs
+from banyan.integrations import as_model
+from banyan.support.needs import needs
 
-with needs("spacy"):
+with needs("BanyanPipe", package="spacy"):
     from spacy.language import Language
     from spacy.tokens import Doc, Span
 

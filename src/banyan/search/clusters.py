@@ -18,7 +18,7 @@ import numpy as np
 from banyan.errors import BanyanError
 from banyan.search.table import Rows
 from banyan.search.words import words
-from banyan.textfile import optional
+from banyan.support.needs import needs
 
 FITTED_ON = 100_000  # rows that the centres are found with
 TEXTS_PER_CLUSTER = 1000  # of which phrases are counted
@@ -84,13 +84,14 @@ def suitable(n: int) -> int:
 
 def divided(vectors: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """k-means: the number of each vector's cluster, and of each cluster the three vectors nearest to its centre."""
-    cluster = optional("sklearn.cluster", "clustering", "search")
+    with needs("Clustering", extra="search"):
+        from sklearn.cluster import MiniBatchKMeans
     if not 1 <= k <= len(vectors):
         raise BanyanError(f"{len(vectors):,} rows cannot make {k} clusters")
     rng = np.random.default_rng(seed)
     few = len(vectors) <= FITTED_ON
     sample = vectors if few else vectors[np.sort(rng.choice(len(vectors), FITTED_ON, replace=False))]
-    fitted = cluster.MiniBatchKMeans(k, random_state=seed, batch_size=4096, n_init=3).fit(np.asarray(sample))
+    fitted = MiniBatchKMeans(k, random_state=seed, batch_size=4096, n_init=3).fit(np.asarray(sample))
     labels, distances = np.empty(len(vectors), np.int32), np.empty(len(vectors), np.float32)
     for start in range(0, len(vectors), BLOCK):
         far = fitted.transform(np.asarray(vectors[start : start + BLOCK]))

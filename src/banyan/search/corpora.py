@@ -13,8 +13,9 @@ from banyan.errors import BanyanError, first_line
 from banyan.report import NOT_TEXT, Report
 from banyan.search.table import OWN
 from banyan.sources import File
+from banyan.support.needs import needs
 from banyan.tables import csv_rows, json_rows, open_parquet
-from banyan.textfile import clean, optional
+from banyan.textfile import clean
 
 if TYPE_CHECKING:
     import pyarrow
@@ -119,7 +120,9 @@ class Columns:
     """Which columns are kept, and as what; types that were not said are judged by the first rows."""
 
     def __init__(self, keep: Sequence[str] | None, known: dict[str, pyarrow.DataType]) -> None:
-        self._arrow = optional("pyarrow", "an index", "search")
+        with needs("An index", extra="search"):
+            import pyarrow
+        self._arrow = pyarrow
         self._said = None if keep is None else dict(self._wish(wish) for wish in keep)
         self.kinds = dict(known)
 

@@ -10,8 +10,8 @@ from banyan.errors import BanyanError
 from banyan.search.clusters import divided, suitable, typical_phrases, vectors_of
 from banyan.search.page import page
 from banyan.search.table import Rows
+from banyan.support.needs import needs
 from banyan.svg import shorten, visible
-from banyan.textfile import optional
 
 MOST = 20_000  # points: what a browser draws at once, and UMAP places in a minute or so
 LONGEST_TEXT = 300  # characters that a point shows
@@ -58,11 +58,13 @@ def map_of(
 
 def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
     """Places in the plane, whole numbers [n, 2] from 0 to 65535."""
-    decomposition = optional("sklearn.decomposition", "a map", "search")
+    with needs("A map", extra="search"):
+        from sklearn.decomposition import PCA
     width = PRINCIPAL if method == "umap" else 2
-    reduced = decomposition.PCA(min(width, *vectors.shape), random_state=seed).fit_transform(vectors)
+    reduced = PCA(min(width, *vectors.shape), random_state=seed).fit_transform(vectors)
     if method == "umap" and len(vectors) > 15:  # its neighbourhoods want that many
-        umap = optional("umap", "a map by UMAP", "search")
+        with needs("A map by UMAP", extra="search"):
+            import umap
         reduced = umap.UMAP(random_state=seed, n_jobs=1, min_dist=0.05).fit_transform(reduced)
     plane = np.zeros((len(vectors), 2))
     plane[:, : min(2, reduced.shape[1])] = reduced[:, :2]

@@ -17,7 +17,7 @@ import numpy as np
 
 from banyan import files
 from banyan.errors import BanyanError, first_line
-from banyan.textfile import optional
+from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,7 +39,8 @@ class Rows:
 
     @classmethod
     def create(cls, folder: Path, dim: int, language: str | None) -> Rows:
-        pa = optional("pyarrow", "an index", "search")
+        with needs("An index", extra="search"):
+            import pyarrow as pa
         kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim))
         rows = cls(folder, _database(folder).create_table(NAME, schema=pa.schema(list(zip(OWN, kinds, strict=True)))))
         rows._synced = set()
@@ -73,13 +74,15 @@ class Rows:
 
     def add_columns(self, kinds: dict[str, pyarrow.DataType]) -> None:
         """Empty in the rows that are there already."""
-        pa = optional("pyarrow", "an index", "search")
+        with needs("An index", extra="search"):
+            import pyarrow as pa
         if kinds:
             self._table.add_columns([pa.field(name, kind) for name, kind in kinds.items()])
 
     def append(self, columns: dict[str, Any], vectors: np.ndarray) -> None:
         """All of these rows or, if the process is killed, none. When this returns they are on the disk."""
-        pa = optional("pyarrow", "an index", "search")
+        with needs("An index", extra="search"):
+            import pyarrow as pa
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         values = columns | {"vector": pa.FixedSizeListArray.from_arrays(flat, self.dim)}
         schema = self._table.schema
@@ -145,8 +148,10 @@ class Rows:
         """The k rows whose words match best (BM25)."""
         if not text.strip():
             return []
-        words = optional("lancedb.query", "an index", "search").MatchQuery(text, "text")
-        return self._found(self._table.search(words, query_type="fts"), k, where)
+        with needs("An index", extra="search"):
+            from lancedb.query import MatchQuery
+        match: Any = MatchQuery  # to a type checker all its arguments are required
+        return self._found(self._table.search(match(text, "text"), query_type="fts"), k, where)
 
     def _found(self, query: Any, k: int, where: str | None) -> list[dict]:
         with _condition(where):
@@ -219,7 +224,9 @@ def _condition(where: str | None) -> Iterator[None]:
 
 
 def _database(folder: Path) -> Any:
-    return optional("lancedb", "an index", "search").connect(folder)
+    with needs("An index", extra="search"):
+        import lancedb
+    return lancedb.connect(folder)
 
 
 def _files(folder: Path) -> Iterator[Path]:
