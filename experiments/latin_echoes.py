@@ -19,7 +19,8 @@ import numpy as np
 from baselines import TfIdf
 from latin_sets import Parallel, best_first, opening
 
-from banyan import Banyan, cli
+from banyan import Banyan
+from banyan.commands import main
 from banyan.errors import BanyanError
 from banyan.files import write_text
 from banyan.search.index import Index
@@ -41,7 +42,7 @@ def banyan(*arguments: str | Path) -> Said:
     """As the command of that name does; what it says."""
     words, out, err = [str(argument) for argument in arguments], StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        failed = cli.main(words)
+        failed = main(words)
     if failed:
         raise BanyanError(f"`banyan {shlex.join(words)}` failed: {err.getvalue().strip()}")
     return Said(out.getvalue(), err.getvalue())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from banyan import cli
+from banyan.commands import main
 from banyan.display import COMPILING
 from banyan.reference import Functions
 
@@ -77,7 +77,7 @@ def banyan(capsys: pytest.CaptureFixture[str]):
 
     def run(*arguments: object) -> tuple[int, str, str]:
         try:
-            code: Any = cli.main([str(argument) for argument in arguments])
+            code: Any = main([str(argument) for argument in arguments])
         except SystemExit as stop:
             code = stop.code
         out, err = capsys.readouterr()

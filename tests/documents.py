@@ -31,7 +31,7 @@ import httpx
 from markdown_it import MarkdownIt
 from served import served
 
-from banyan import cli
+from banyan.commands import _parser, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -124,7 +124,7 @@ def check(command: Command) -> None:
 def parse(arguments: list[str]) -> None:
     """As the command line does; "..." stands for what the reader knows."""
     try:
-        cli._options([word for word in arguments if word != "..."])
+        _parser.parse([word for word in arguments if word != "..."])
     except SystemExit as stopped:
         raise AssertionError(f"`banyan {shlex.join(arguments)}` is not understood") from stopped
 
@@ -198,7 +198,7 @@ class Reader:
         if "<" in command.files:
             given = Path(command.files["<"]).read_text(encoding="utf-8")
         with _standard_input(given), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
-            code = cli.main(arguments)
+            code = main(arguments)
         assert code == 0, f"{shlex.join(command.words)}: {told.getvalue()}"
         if ">" in command.files:
             Path(command.files[">"]).write_text(printed.getvalue(), encoding="utf-8")

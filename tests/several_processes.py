@@ -36,7 +36,7 @@ def signal_in_pass(number: int, n: int) -> None:
 
 def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> int:
     """One process: the command, and the digest."""
-    from banyan import cli, devices, training
+    from banyan import commands, devices, training
 
     if window := settings.pop("window", None):
         devices.window = lambda device: window
@@ -53,7 +53,7 @@ def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> 
         Path(f"{out}.rank{os.environ['RANK']}").write_text(hashlib.sha256(weights).hexdigest())
 
     training.train = and_digest
-    return cli.main(["train", corpus, "--out", out, "--resume", "--device", "cpu", "--checkpoint-every", "0.01"])
+    return commands.main(["train", corpus, "--out", out, "--resume", "--device", "cpu", "--checkpoint-every", "0.01"])
 
 
 def start(rank: int, world: int, port: int, messages: Path, request: dict[str, Any]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -18,11 +17,12 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel, WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 
-from banyan import baselines, cli
-from banyan.baselines import bm25, command, folder, model2vec
+from banyan import baselines
+from banyan.baselines import bm25, folder, model2vec
 from banyan.baselines.dice import Dice, bigrams, dice
 from banyan.baselines.text import words
 from banyan.baselines.tfidf import TfIdf
+from banyan.commands import USAGE_ERROR, baseline
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.retrieval import Beir, retrieval
@@ -58,13 +58,6 @@ def test_without_a_name_it_teaches_which_there_are_and_when_each_wins(banyan):
         assert listed.kind in ("trains", "loads", "counts")
 
 
-def test_help_imports_nothing_heavy():
-    heavy = "numba", "torch", "sklearn", "gensim", "model2vec", "transformers"
-    program = f"import sys; from banyan import cli; cli._parsers(); print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 @pytest.mark.parametrize("name", ["glove", "sent2vec", "fasttext", "model2vec", "tfidf", "bm25", "dice"])
 def test_a_name_alone_tells_its_settings(name, banyan):
     code, out, _ = banyan("baseline", name)
@@ -92,7 +85,7 @@ def test_a_name_alone_tells_its_settings(name, banyan):
 def test_what_cannot_be_is_a_usage_error(arguments, told, banyan, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = banyan("baseline", *arguments)
-    assert code == cli.USAGE_ERROR
+    assert code == USAGE_ERROR
     assert out == ""
     assert told in err
     assert not list(tmp_path.iterdir())
@@ -408,10 +401,10 @@ def test_a_folder_is_found_from_anywhere(static, banyan, tmp_path, monkeypatch):
 
 
 def test_settings_take_the_type_of_their_default():
-    assert command._value("7", 3) == 7
-    assert command._value("7", 3.0) == 7.0
-    assert command._value("No", True) is False
-    assert command._value("7", "text") == "7"
+    assert baseline._value("7", 3) == 7
+    assert baseline._value("7", 3.0) == 7.0
+    assert baseline._value("No", True) is False
+    assert baseline._value("7", "text") == "7"
 
 
 # --- A run that cannot go on -----------------------------------------------------------------------------------------

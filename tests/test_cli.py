@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 from conftest import unhurried
 from test_encoding import tiny_model
 
-from banyan import __version__, cli, encoding
+from banyan import __version__, encoding
+from banyan.commands import _parser, info, train
 from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
@@ -58,9 +60,10 @@ def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
 def test_help_is_quick_because_it_imports_neither_torch_nor_numba():
     program = (
-        "import sys\nfrom banyan.cli import main\n"
-        "try: main(['train', '--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'numba', 'numpy', 'rich', 'tokenizers'} & set(sys.modules)\n"
+        "import sys\nfrom banyan.commands import _parser, main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "for name in _parser.names(): _parser.parser_of(name)\n"
+        "heavy = {'torch', 'numba', 'numpy', 'rich', 'tokenizers', 'sklearn', 'transformers'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -72,11 +75,30 @@ def test_python_m_banyan_is_banyan():
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"banyan {__version__}\n"
 
 
+def test_every_module_of_the_package_is_a_command_and_defines_what_a_command_has():
+    assert set(_parser.names()) == set(COMMANDS)
+    for name in COMMANDS:
+        command = import_module(f"banyan.commands.{name}")
+        assert command.GROUP in _parser.GROUPS
+        assert isinstance(command.ORDER, int)
+        assert command.PURPOSE
+        assert command.EXAMPLES
+        assert callable(command.arguments)
+        assert callable(command.run)
+
+
+def test_a_command_imports_no_other_command():
+    program = "import sys\nfrom banyan.commands._parser import parse\nparse(['info', 'model'])\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("banyan.commands.")}
+    assert loaded == {"_parser", "_shared", "info"}
+
+
 def test_help_teaches_every_command(banyan):
     code, out, _ = banyan("--help")
     assert code == 0
     for command in COMMANDS:
-        assert f"\n    {command} " in out
+        assert f"\n  {command} " in out
         assert f"\n  banyan {command}" in out  # an example
 
 
@@ -91,7 +113,7 @@ def test_help_of_a_command_has_examples_that_parse(banyan, command):
         assert "banyan" in arguments
         arguments = arguments[arguments.index("banyan") + 1 :]
         assert arguments[0] == command
-        cli._options(arguments)
+        _parser.parse(arguments)
 
 
 def test_every_setting_has_an_option_with_its_default(banyan, monkeypatch):
@@ -100,7 +122,7 @@ def test_every_setting_has_an_option_with_its_default(banyan, monkeypatch):
     for field in dataclasses.fields(Config):
         option = f"  --{field.name.replace('_', '-')}"
         assert option in out, field.name
-        assert field.name == "preset" or cli._SETTINGS[field.name] in out
+        assert field.name == "preset" or train._SETTINGS[field.name] in out
     assert "(default: 256)" in out
     assert "(default: 0)" in out
     assert "(default: yes)" in out
@@ -111,7 +133,7 @@ def test_every_setting_has_an_option_with_its_default(banyan, monkeypatch):
 def test_no_command_shows_the_help(banyan):
     code, out, err = banyan()
     assert (code, out) == (2, "")
-    assert "commands:" in err
+    assert "COMMAND" in err
 
 
 @pytest.mark.parametrize(
@@ -157,7 +179,7 @@ def test_error_of_the_system_names_the_file(banyan, monkeypatch):
     def refuse(options: object) -> None:
         raise PermissionError(13, "Permission denied", "model/config.json")
 
-    monkeypatch.setattr(cli, "_model", refuse)
+    monkeypatch.setattr(info, "load", refuse)
     assert banyan("info", "model") == (1, "", "banyan: model/config.json: Permission denied\n")
 
 
@@ -165,7 +187,7 @@ def test_interrupt_is_exit_code_130(banyan, monkeypatch):
     def interrupt(options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_model", interrupt)
+    monkeypatch.setattr(info, "load", interrupt)
     assert banyan("info", "model") == (130, "", "banyan: interrupted\n")
 
 
@@ -219,7 +241,7 @@ def test_settings_reach_train_under_their_own_names(banyan, trained):
 
 def test_options_of_train_are_its_parameters():
     training = pytest.importorskip("banyan.training")
-    named = vars(cli._options(["train", "c", "--out", "m"])).keys() - {"command", "parser"}
+    named = vars(_parser.parse(["train", "c", "--out", "m"])).keys() - {"command", "parser"}
     parameters = inspect.signature(training.train).parameters
     assert named == parameters.keys() - {"overrides"}
 

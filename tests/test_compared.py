@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from banyan import cli
 from banyan.baselines import dice, folder, tfidf
+from banyan.commands._parser import parse
 from banyan.encoder import Banyan
 
 ROOT = Path(__file__).parents[1]
@@ -306,7 +306,7 @@ def _without_languages(found: Any, preset: str) -> Any:
 
 def test_commands_that_would_fill_a_cell_are_understood():
     for one in systems.SYSTEMS:
-        cli._options([*one.command.split()[1:], "--out", one.name])
+        parse([*one.command.split()[1:], "--out", one.name])
 
 
 # --- The picture -----------------------------------------------------------------------------------------------------

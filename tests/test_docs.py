@@ -21,7 +21,7 @@ from hub_stand_in import TOKEN, hub
 from markdown_it import MarkdownIt
 from test_training import lines
 
-from banyan import cli
+from banyan.commands import _parser, main
 from banyan.config import Config
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -73,7 +73,7 @@ def files(one_thread, tmp_path_factory) -> Path:
     _write_parquet(folder / "corpus", texts)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        assert cli.main([*MADE_BY.split()[1:], "--quiet"]) == 0
+        assert main([*MADE_BY.split()[1:], "--quiet"]) == 0
     shutil.copytree(folder, folder.with_name("kept"))
     return folder
 
@@ -176,11 +176,10 @@ def test_a_command_that_is_not_run_is_looked_at_all_the_same(line, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_options_within_sentences_exist(page):
-    _, known = cli._parsers()
     for command in re.findall(r"`banyan ([^`]+)`", _text(page)):
         name, *words = command.split()
-        assert name in known, command
-        assert {word for word in words if word.startswith("--")} <= set(known[name].names), command
+        assert name in _parser.names(), command
+        assert {word for word in words if word.startswith("--")} <= set(_parser.parser_of(name).names), command
 
 
 # --- References ------------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_the_page_finds_points_and_searches(index, tmp_path):
 
 
 def test_cluster_and_map_from_the_command_line(index, tmp_path, capsys):
-    from banyan.cli import main
+    from banyan.commands import main
 
     folder = str(index.folder)
     assert main(["cluster", folder, "--clusters", "4", "--alike", "0.9999", "-o", str(tmp_path / "rows.csv")]) == 0

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_encoding import tiny_model
 
-from banyan import cli
+from banyan.commands import main
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
@@ -285,13 +285,13 @@ def test_rows_that_are_missing_in_the_end_are_noticed(model_folder, folder, tmp_
     [(["x", "y"], "takes one folder of Parquet files, not 2"), (["x", "--device", "cuda"], "leave --device out")],
 )
 def test_the_command_says_what_it_cannot_do(arguments, told, capsys) -> None:
-    assert cli.main(["encode", "model", *arguments, "-o", "out", "--engine", "ray"]) == 1
+    assert main(["encode", "model", *arguments, "-o", "out", "--engine", "ray"]) == 1
     assert told in capsys.readouterr().err
 
 
 def test_without_ray_the_command_says_what_to_install(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert cli.main(["encode", "model", "in", "-o", "out", "--engine", "ray"]) == 1
+    assert main(["encode", "model", "in", "-o", "out", "--engine", "ray"]) == 1
     assert 'needs ray: pip install "banyan-embed[scale]"' in capsys.readouterr().err
 
 

@@ -18,7 +18,7 @@ from test_training import SMALL, lines
 pytest.importorskip("lancedb")
 
 from banyan import Banyan, BanyanError
-from banyan.cli import main
+from banyan.commands import main
 from banyan.explanation import Explanation
 from banyan.search import table
 from banyan.search.highlight import highlights, marked

@@ -23,9 +23,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import Served, served
 from test_encoding import tiny_model
 
-from banyan import cli
+from banyan.commands import main
+from banyan.commands._parser import parse
+from banyan.commands.serve import LIMITS
 from banyan.encoder import Banyan
-from banyan.serve.command import LIMITS
 from banyan.serve.limits import Limits
 
 TEXTS = ["the cat sat on the mat", "a dog slept", "Ünïcödé 🌳 tree", "the cat sat on the mat"]
@@ -399,7 +400,7 @@ def test_only_this_machine_is_served_unless_told_otherwise(folder, server):
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert cli.main(["serve", *map(str, arguments)]) == 1
+    assert main(["serve", *map(str, arguments)]) == 1
     return capsys.readouterr().err
 
 
@@ -433,7 +434,7 @@ def test_base64_is_little_endian_float32(client, model):
 
 
 def test_the_defaults_of_the_command_are_those_of_the_limits():
-    options = cli._options(["serve", "model"])
+    options = parse(["serve", "model"])
     chosen = (options.max_batch, options.max_input_tokens, options.max_batch_tokens)
     assert Limits(*chosen, options.max_body_bytes, options.max_concurrent) == Limits()
 

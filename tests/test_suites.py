@@ -14,7 +14,7 @@ from scipy import stats
 from test_cli import folder  # noqa: F401  (a fixture: a tiny model's folder)
 from test_encoding import tiny_model
 
-from banyan import cli
+from banyan.commands import _parser, eval
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate import suites, table
@@ -320,7 +320,7 @@ def test_help_names_every_suite_and_its_examples_parse(banyan):
     examples = out.partition("examples:\n")[2].splitlines()
     assert len(examples) == 6
     for example in examples:
-        assert cli._options(shlex.split(example)[1:]).command is cli._eval
+        assert _parser.parse(shlex.split(example)[1:]).command is eval.run
 
 
 def test_eval_of_a_suite_end_to_end(banyan, folder, data, tmp_path):  # noqa: F811

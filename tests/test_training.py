@@ -239,7 +239,7 @@ def test_killed_training_resumes_bit_identically(corpus, tmp_path):
 
 TRAIN = """
 import sys
-from banyan.cli import main
+from banyan.commands import main
 sys.exit(main(["train", sys.argv[1], "--out", sys.argv[2], "--resume", "--dim", "16", "--channels", "8",
                "--batch-size", "8", "--vocab-size", "400", "--epochs", sys.argv[3], "--device", "cpu"]))
 """

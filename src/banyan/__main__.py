@@ -2,7 +2,7 @@
 
 import sys
 
-from banyan.cli import main
+from banyan.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

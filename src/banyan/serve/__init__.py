@@ -1,6 +1,5 @@
 """`banyan serve`: a model behind HTTP, for clients of OpenAI and of Text Embeddings Inference.
 
-    command.py   the command line's part
     server.py    sockets, workers, shutdown
     app.py       one request: limits, key, handler, answer, figures, log
     openai.py    POST /v1/embeddings, GET /v1/models

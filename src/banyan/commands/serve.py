@@ -1,4 +1,4 @@
-"""What the command line says about serving. Imports nothing that takes long."""
+"""`banyan serve`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,30 @@ import argparse
 import os
 from pathlib import Path
 
+from banyan.commands._parser import Parser
+from banyan.commands._shared import model_argument
 from banyan.errors import BanyanError
 
+GROUP, ORDER = "publish", 1
+PURPOSE = "serve a model over HTTP, as OpenAI and Text Embeddings Inference do"
+MORE = "GET /docs describes the interface. More: docs/serving.md."
+EXAMPLES = (
+    "banyan serve model/ --port 8080",
+    "banyan serve model/ --host 0.0.0.0 --api-key-file key.txt --workers 4",
+    "banyan serve model/ --name text-embedding-3-small --quiet",
+)
 KEY = "BANYAN_API_KEY"
+LIMITS = (
+    ("--max-batch", 2048, "texts of a request"),
+    ("--max-input-tokens", 8192, "tokens of a text"),
+    ("--max-batch-tokens", 300_000, "tokens of a request"),
+    ("--max-body-bytes", 10_000_000, "bytes of a request"),
+    ("--max-concurrent", 512, "requests a worker takes on before it says 429"),
+)
 
 
-def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a folder that banyan train wrote")
+def arguments(parser: Parser) -> None:
+    model_argument(parser)
     where = parser.add_argument_group("where")
     loopback = "address to listen on (default: 127.0.0.1, this machine only; 0.0.0.0: every network it is in)"
     where.add_argument("--host", default="127.0.0.1", help=loopback)
@@ -31,16 +48,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="do not log each request, only what goes wrong")
 
 
-LIMITS = (
-    ("--max-batch", 2048, "texts of a request"),
-    ("--max-input-tokens", 8192, "tokens of a text"),
-    ("--max-batch-tokens", 300_000, "tokens of a request"),
-    ("--max-body-bytes", 10_000_000, "bytes of a request"),
-    ("--max-concurrent", 512, "requests a worker takes on before it says 429"),
-)
-
-
-def serve(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     try:
         from banyan.serve import server
         from banyan.serve.limits import Limits

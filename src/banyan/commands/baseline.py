@@ -1,4 +1,4 @@
-"""The command `banyan baseline`. Nothing heavy is imported before it runs."""
+"""`banyan baseline`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from banyan.baselines import BASELINES, Baseline, for_device, module_of, settings_of
-from banyan.baselines.folder import Manifest, add_cost, check_new, made
+from banyan.commands._parser import Parser
+from banyan.commands._shared import QUIET
 from banyan.errors import BanyanError
 
+if TYPE_CHECKING:
+    from banyan.baselines import Baseline
+
+GROUP, ORDER = "train", 4
+PURPOSE = "train or load what Banyan is compared with: GloVe, Sent2Vec, transformers, TF-IDF, ..."
+MORE = "Without a name: which there are, and when each wins. More: docs/baselines/."
+EXAMPLES = (
+    "banyan baseline glove corpus.txt --out glove/",
+    "banyan baseline sent2vec corpus.txt --out sent2vec/ --set epochs=5 dim=100",
+    "banyan baseline pretrained sentence-transformers/all-MiniLM-L6-v2 --out minilm/",
+    "banyan baseline dice --out dice/",
+)
 _KINDS = {
     "trains": "trained on your own text",
     "loads": "trained by others, and loaded",
@@ -21,7 +33,7 @@ _KINDS = {
 }
 
 
-def baseline_arguments(parser: Any) -> None:
+def arguments(parser: Parser) -> None:
     parser.usage = "banyan baseline [NAME [SOURCE ...] --out DIR] [--set NAME=VALUE ...]"
     parser.add_argument("name", nargs="?", metavar="NAME", help="which; without it, all are told, and when each wins")
     source = "text, as for banyan train; for what is loaded, a folder or a name on the Hugging Face Hub"
@@ -30,12 +42,15 @@ def baseline_arguments(parser: Any) -> None:
     given = "settings of this baseline; may be given more than once"
     parser.add_argument("--set", nargs="+", action="append", default=[], metavar="NAME=VALUE", help=given)
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1 or auto, for transformers (default: auto)")
-    parser.add_argument("--quiet", action="store_true", help="show errors only")
+    parser.add_argument("--quiet", action="store_true", help=QUIET)
 
 
-def baseline(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
+    from banyan.baselines import BASELINES, for_device, settings_of
+    from banyan.baselines.folder import add_cost
+
     if options.name is None:
-        print(overview())
+        print(_overview())
         return
     if options.name not in BASELINES:
         options.parser.refuse(f"there is no baseline {options.name}", options.name, BASELINES)
@@ -58,6 +73,8 @@ def baseline(options: argparse.Namespace) -> None:
 
 
 def _module(name: str) -> Any:
+    from banyan.baselines import module_of
+
     try:
         return module_of(name)
     except ModuleNotFoundError as error:
@@ -66,6 +83,9 @@ def _module(name: str) -> Any:
 
 def _load(options: argparse.Namespace, module: Any, settings: Mapping[str, Any]) -> None:
     """Loads it once, to see that it can be, and remembers its name; what is made on loading is kept."""
+    from banyan.baselines import for_device
+    from banyan.baselines.folder import Manifest, add_cost, check_new, made
+
     if len(options.source) != 1:
         options.parser.error(f"one folder or name is loaded, not {len(options.source)}")
     source = options.source[0]
@@ -109,8 +129,10 @@ def _value(text: str, default: object) -> object:
     return type(default)(text) if isinstance(default, int | float) else text
 
 
-def overview() -> str:
+def _overview() -> str:
     """Which baselines there are."""
+    from banyan.baselines import BASELINES
+
     lines = ["What Banyan is compared with. Each is made into a folder, which `banyan eval` measures like a model."]
     width = max(map(len, BASELINES))
     for kind, told in _KINDS.items():
@@ -124,6 +146,8 @@ def overview() -> str:
 
 def _told(name: str, listed: Baseline, module: Any, making: Any) -> str:
     """What one is, and its settings."""
+    from banyan.baselines import settings_of
+
     shown = [f"  {setting} = {value}" for setting, value in settings_of(making).items()]
     source = getattr(module, "SOURCE", "NAME-OR-FOLDER " if listed.kind == "loads" else "corpus.txt ")
     return "\n".join(

@@ -1,0 +1,116 @@
+"""Find the commands and parse their arguments. Only the command that is asked for is imported."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import itertools
+import pkgutil
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from banyan._version import __version__
+
+USAGE_ERROR = 2  # exit code
+GROUPS = {
+    "train": "train and evaluate",
+    "encode": "encode and compare",
+    "search": "search a collection",
+    "publish": "serve and share",
+}
+
+
+def names() -> list[str]:
+    """All commands, in alphabetical order."""
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+    return sorted(module.name for module in modules if not module.name.startswith("_"))
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The options of a command; `options.command(options)` runs it, and `options.parser` is its parser."""
+    known = names()
+    if not argv or argv[0] not in known:
+        _parse_without_command(argv, known)
+    name, *rest = argv
+    parser = parser_of(name)
+    parser.refuse_unknown(rest)
+    return parser.parse_args(rest)
+
+
+def _parse_without_command(argv: list[str], known: list[str]) -> NoReturn:
+    parser = _help()
+    if not argv:
+        parser.print_help(sys.stderr)
+        raise SystemExit(USAGE_ERROR)
+    if not argv[0].startswith("-"):
+        parser.refuse(f"there is no command {argv[0]}", argv[0], known)
+    parser.refuse_unknown(argv)
+    parser.parse_args(argv)  # --help and --version end here
+    parser.error("a COMMAND is missing")
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses an unknown option with a suggestion; every usage error is one line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=_Formatter, **options)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def refuse(self, problem: str, name: str, known: Iterable[str]) -> NoReturn:
+        near = difflib.get_close_matches(name, known, n=1)
+        self.error(f"{problem}; did you mean {near[0]}?" if near else problem)
+
+    def refuse_unknown(self, arguments: list[str]) -> None:
+        for argument in itertools.takewhile(lambda argument: argument != "--", arguments):
+            name = argument.partition("=")[0]
+            if name.startswith("--") and " " not in name and name not in self.names:
+                self.refuse(f"there is no option {name}", name, self.names)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+
+def parser_of(name: str) -> Parser:
+    command = _module(name)
+    about = f"{command.PURPOSE[0].upper()}{command.PURPOSE[1:]}.\n{command.MORE}"
+    parser = Parser(prog=f"banyan {name}", description=about, epilog=_examples(command.EXAMPLES))
+    parser.set_defaults(command=command.run, parser=parser)
+    command.arguments(parser)
+    return parser
+
+
+def _module(name: str) -> Any:
+    return import_module(f"banyan.commands.{name}")
+
+
+def _help() -> Parser:
+    """The parser of `banyan` itself, which only knows --help and --version."""
+    commands = {name: _module(name) for name in names()}
+    width = max(map(len, commands))
+    lines = ["Sentence embeddings from your own text: train a model, encode, look into its trees."]
+    examples = []
+    for group, title in GROUPS.items():
+        lines += ["", f"{title}:"]
+        listed = [(command.ORDER, name, command) for name, command in commands.items() if group == command.GROUP]
+        for _, name, command in sorted(listed, key=lambda entry: entry[:2]):
+            lines.append(f"  {name:{width}}  {command.PURPOSE}")
+            examples.append(command.EXAMPLES[0])
+    usage = "banyan [-h] [--version] COMMAND ..."
+    parser = Parser(prog="banyan", usage=usage, description="\n".join(lines), epilog=_examples(examples))
+    parser.add_argument("--version", action="version", version=f"banyan {__version__}")
+    return parser
+
+
+def _examples(lines: Iterable[str]) -> str:
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])

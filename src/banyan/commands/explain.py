@@ -1,0 +1,33 @@
+"""`banyan explain`."""
+
+from __future__ import annotations
+
+import argparse
+
+from banyan.commands._parser import Parser
+from banyan.commands._shared import colours, format_arguments, format_of, load, model_argument, output, text
+
+GROUP, ORDER = "encode", 4
+PURPOSE = "show which words make two texts similar"
+MORE = "With trees and lengths held fixed, the cosine is exactly the sum of the cells."
+EXAMPLES = (
+    'banyan explain model/ "the cat sat" "a dog slept"',
+    'banyan explain model/ "the cat sat" "a dog slept" -o why.svg',
+)
+
+
+def arguments(parser: Parser) -> None:
+    model_argument(parser)
+    parser.add_argument("a", type=text, metavar="A", help="a text")
+    parser.add_argument("b", type=text, metavar="B", help="another")
+    format_arguments(parser, ["text", "json", "svg"])
+
+
+def run(options: argparse.Namespace) -> None:
+    form = format_of(options)
+    explanation = load(options.model).explain(options.a, options.b)
+    with output(options.out) as write:
+        if form == "text":
+            write(explanation.to_text(color=options.out is None and colours()))
+        else:
+            write(explanation.to_svg() if form == "svg" else explanation.to_json())

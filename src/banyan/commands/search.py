@@ -1,0 +1,135 @@
+"""`banyan search`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from banyan.commands._parser import Parser
+from banyan.commands._shared import colours, load, text, where_argument
+from banyan.errors import BanyanError
+
+if TYPE_CHECKING:
+    from banyan.search.index import Index
+    from banyan.search.searching import Hit, Searcher
+
+GROUP, ORDER = "search", 2
+PURPOSE = "search an index by meaning, by words, or by both"
+MORE = "Words between asterisks (in colour on a terminal) are those that make a result similar to the query."
+EXAMPLES = (
+    'banyan search index/ "how the railway came to Wales"',
+    "banyan search index/",
+    'banyan search index/ "rail" --where "year >= 1900" --by words --json',
+)
+
+
+def arguments(parser: Parser) -> None:
+    parser.add_argument("index", metavar="INDEX", help="a folder that banyan index wrote")
+    query = "a text (default: asked for, again and again)"
+    parser.add_argument("query", nargs="?", type=text, metavar="QUERY", help=query)
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="how many results (default: 10)")
+    where_argument(parser)
+    by = "rank by the cosine of vectors, by words (BM25), or fuse both rankings (default: both)"
+    parser.add_argument("--by", default="both", choices=("both", "vectors", "words"), help=by)
+    parser.add_argument("--exact", action="store_true", help="look at every vector, in a large index too")
+    model = "where the model is now, if not where it was"
+    parser.add_argument("--model", metavar="DIR", help=model)
+    parser.add_argument("--json", action="store_true", help="results for programs, one object a line")
+
+
+def run(options: argparse.Namespace) -> None:
+    from banyan.search.index import Index
+
+    store = Index.open(options.index)
+    searcher = _searcher(store, options.model)
+    if options.query is None:
+        _prompt(searcher, options)
+    else:
+        _show(searcher, options.query, options)
+
+
+def _searcher(store: Index, moved: str | None) -> Searcher:
+    from banyan.search.index import Maker
+    from banyan.search.searching import Searcher
+
+    path = moved or store.record.model.path
+    if not Path(path).is_dir():
+        raise BanyanError(f"the model that made {store.folder} is not in {path} any more: say where it is, --model DIR")
+    model = load(path)
+    store.check(Maker.of(model, path))
+    return Searcher(store, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
+
+
+def _show(searcher: Searcher, query: str, options: argparse.Namespace) -> None:
+    hits = searcher.search(query, options.k, where=options.where, mode=options.by, exact=options.exact)
+    for number, hit in enumerate(hits, 1):
+        print(_as_json(hit) if options.json else _as_text(number, hit))
+    if not hits and not options.json:
+        print("nothing was found", file=sys.stderr)
+
+
+def _as_json(hit: Hit) -> str:
+    values: dict[str, Any] = {"score": hit.score, "cosine": hit.cosine, "bm25": hit.words}
+    found = [[highlight.start, highlight.end, round(highlight.weight, 4)] for highlight in hit.highlights]
+    values |= {"source": hit.source, "row": hit.row, "text": hit.text, "columns": hit.columns, "highlights": found}
+    return json.dumps(values, ensure_ascii=False, default=str)
+
+
+def _as_text(number: int, hit: Hit) -> str:
+    from banyan.search.highlight import marked
+    from banyan.svg import shorten, visible
+
+    before, after, grey, plain = ("\x1b[1;33m", "\x1b[0m", "\x1b[2m", "\x1b[0m") if colours() else ("*", "*", "", "")
+    one_line = "".join(" " if character.isspace() else character for character in hit.text)
+    shown = visible(marked(one_line, hit.highlights, "\ue000", "\ue001"))  # for private use, so in no text
+    shown = shown.replace("\ue000", before).replace("\ue001", after)
+    columns = "".join(f"  {name}={shorten(visible(str(value)), 40)}" for name, value in hit.columns.items())
+    words = "" if hit.words is None else f"  words {hit.words:.1f}"
+    where = visible(f"{Path(hit.source).name}:{hit.row}")
+    return f"{number:3}. {shown}\n     {grey}{where}  cosine {hit.cosine:.3f}{words}{columns}{plain}"
+
+
+_HELP = """A query, or:
+  :where CONDITION   only rows that meet it; :where alone takes it back
+  :k N               how many results
+  :by both|vectors|words
+  :q                 ends (so does Ctrl-D)"""
+
+
+def _prompt(searcher: Searcher, options: argparse.Namespace) -> None:
+    with suppress(ImportError):
+        import readline  # noqa: F401  history and editing, where the platform has it
+    asking = sys.stdin.isatty()
+    if asking:
+        print(f"{len(searcher.index.rows):,} rows. {_HELP}", file=sys.stderr)
+    while True:
+        try:
+            line = input("banyan> " if asking else "").strip()
+        except EOFError:
+            return
+        if line in (":q", ":quit"):
+            return
+        try:
+            if line.startswith(":"):
+                _setting(line[1:], options)
+            elif line:
+                _show(searcher, text(line), options)
+                print(flush=True)
+        except BanyanError as error:
+            print(f"banyan: {error}", file=sys.stderr)
+
+
+def _setting(line: str, options: argparse.Namespace) -> None:
+    name, _, value = line.partition(" ")
+    if name == "where":
+        options.where = value.strip() or None
+    elif name == "k" and value.strip().isdecimal():
+        options.k = int(value)
+    elif name == "by" and value.strip() in ("both", "vectors", "words"):
+        options.by = value.strip()
+    else:
+        print(_HELP, file=sys.stderr)

@@ -1,0 +1,74 @@
+"""`banyan tree`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from banyan.commands._parser import Parser
+from banyan.commands._shared import format_arguments, format_of, lines_of_stdin, load, model_argument, output, text
+from banyan.errors import BanyanError
+
+if TYPE_CHECKING:
+    from banyan.encoder import Banyan
+    from banyan.tree import Tree
+
+GROUP, ORDER = "encode", 3
+PURPOSE = "show the tree that a model makes of a sentence"
+MORE = "Each merge shows the cosine of its two parts."
+EXAMPLES = (
+    'banyan tree model/ "the cat sat on the mat"',
+    'banyan tree model/ "the cat sat on the mat" -o tree.svg',
+    'banyan tree model/ --brackets "(S (NP the cat) (VP sat))"',
+    "banyan tree model/ - --format json < sentences.txt > trees.jsonl",
+)
+_FORMATS: dict[str, Callable[[Tree], str]] = {
+    "text": str,
+    "brackets": lambda tree: tree.to_brackets(),
+    "json": lambda tree: tree.to_json(),
+    "svg": lambda tree: tree.to_svg(),
+}
+
+
+def arguments(parser: Parser) -> None:
+    model_argument(parser)
+    texts = "a sentence; - for the lines of standard input"
+    parser.add_argument("text", nargs="+", type=text, metavar="TEXT", help=texts)
+    brackets = "TEXT is a tree already, as (S (NP the cat) (VP sat)): compose it as given"
+    parser.add_argument("--brackets", action="store_true", help=brackets)
+    parser.add_argument("--bare", action="store_true", help="with --brackets: they have no labels, as ((the cat) sat)")
+    format_arguments(parser, list(_FORMATS))
+
+
+def run(options: argparse.Namespace) -> None:
+    model, form = load(options.model), format_of(options)
+    trees = _trees(model, options)
+    if form == "svg":
+        trees = _only(list(trees))
+    with output(options.out) as write:
+        for number, tree in enumerate(trees):
+            write("\n" * (form == "text" and number > 0) + _FORMATS[form](tree))
+
+
+def _trees(model: Banyan, options: argparse.Namespace) -> Iterator[Tree]:
+    for sentence in _texts(options):
+        if options.brackets or options.bare:
+            yield from model.parse_brackets(sentence, labels=not options.bare)
+        else:
+            yield model.parse(sentence)
+
+
+def _texts(options: argparse.Namespace) -> Iterator[str]:
+    """The texts given as arguments; "-" stands for the lines of standard input."""
+    for argument in options.text:
+        if argument == "-":
+            yield from lines_of_stdin(whole=options.brackets)  # a tree may go over several lines
+        else:
+            yield argument
+
+
+def _only(trees: list[Tree]) -> Iterator[Tree]:
+    if len(trees) != 1:
+        raise BanyanError(f"an SVG shows one tree, not {len(trees)}: give one text")
+    return iter(trees)
