@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from banyan import encoding
+from banyan import encoding, files
+from banyan.cli import main
 from banyan.config import Config
 from banyan.corpus import in_blocks
 from banyan.encoder import Banyan
@@ -364,6 +365,59 @@ def test_the_same_text_piped_in_again_goes_on(model, tmp_path, small_blocks, mon
     piped(text)
     assert encode_file(model, "-", out, resume=True).resumed == 3
     np.testing.assert_array_equal(load(out)[1], model.encode(LINES))
+
+
+_SLOW = """
+import sys
+from pathlib import Path
+
+from banyan import encoding
+from banyan.encoder import Banyan
+
+encoding.BLOCK_ROWS, encoding.SECONDS_BETWEEN_RECORDS = 1, -1.0
+append = encoding._Partial.append
+
+def appended(*arguments):
+    append(*arguments)
+    print(flush=True)
+    sys.stdin.readline()  # until told to go on
+
+encoding._Partial.append = appended
+folder = Path(sys.argv[1])
+encoding.encode_file(Banyan.from_pretrained(folder / "model"), folder / "in.txt", folder / "out.npy", resume=True)
+"""
+
+
+@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}, {}], ids=["resume", "overwrite", "plain"])
+def test_a_second_process_is_refused_while_the_first_one_writes(model, text, tmp_path, interrupted, options):
+    model.save_pretrained(tmp_path / "model")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", _SLOW, str(tmp_path)], **pipes) as first:
+        first.stdout.readline()
+        for inputs in (text, "-"):  # standard input would be copied into the folder
+            with pytest.raises(BanyanError, match=r"^another process is writing .*out\.npy: wait for it, or stop it$"):
+                encode_file(model, inputs, interrupted, **options)
+        first.communicate("\n" * len(LINES), timeout=60)
+    assert first.returncode == 0
+    np.testing.assert_array_equal(load(interrupted)[1], model.encode(LINES))
+    assert not Path(f"{interrupted}.partial").exists()
+
+
+def test_the_command_refuses_a_second_process_in_one_sentence(model, text, tmp_path, interrupted, capsys):
+    model.save_pretrained(tmp_path / "model")
+    with files.held(Path(f"{interrupted}.partial"), ""):
+        arguments = ["encode", tmp_path / "model", text, "-o", interrupted, "--resume"]
+        assert main([str(argument) for argument in arguments]) == 1
+    told = f"banyan: another process is writing {interrupted}: wait for it, or stop it\n"
+    assert capsys.readouterr().err == told
+    assert encode_file(model, text, interrupted, resume=True).resumed == 6
+
+
+def test_a_refused_run_leaves_no_folder(model, text, tmp_path):
+    (tmp_path / "out.npy").write_text("mine")
+    with pytest.raises(BanyanError, match="exists already"):
+        encode_file(model, text, tmp_path / "out.npy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.npy"]
 
 
 _KILLER = """

@@ -2,7 +2,8 @@
 
 Row i of the result is row i of the input: a line of text, empty ones too, or a row of a table. Rows are appended to
 OUT.partial/data, and OUT.partial/progress.json says how many of them are safe; so a run can be killed at any moment
-and resumed. OUT itself appears whole or not at all.
+and resumed. OUT itself appears whole or not at all. One process at a time holds OUT.partial, from before it looks
+into it until the end.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,8 +90,9 @@ def encode_file(
     form = Form.of(model.dim, truncate_dim, precision, normalize)
     writer = _writer(out, form)
     work = Path(f"{out}.partial")
-    _refuse_to_lose(out, work, resume, overwrite)
-    try:
+    _refuse_no_file(out)
+    with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
+        _refuse_to_lose(out, work, resume, overwrite)
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
         _refuse_own_input(out, corpus)
         run = {"model": model.fingerprint(), "input": corpus.fingerprint(), "normalisation": normalize}
@@ -107,9 +108,6 @@ def encode_file(
                 partial.append(block, vectors)
                 bar.show(partial.rows)
             partial.finish()
-    finally:
-        with suppress(OSError):
-            work.rmdir()  # only if nothing came to be in it
     seconds = time.monotonic() - started
     return Summary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
 
@@ -284,7 +282,6 @@ class _Partial:
     def __enter__(self) -> None:
         if self.finished:
             return
-        self.folder.mkdir(exist_ok=True)
         self.file = self.data.open("ab")
         self.file.truncate(self.bytes)
         if not self.bytes:
@@ -316,7 +313,7 @@ class _Partial:
         self.saved = time.monotonic()
 
     def finish(self) -> None:
-        """OUT takes its name, and the folder goes."""
+        """OUT takes its name; nothing is left in the folder."""
         if not self.finished:
             self._save(finished=True)
             self.file.close()
@@ -325,18 +322,21 @@ class _Partial:
             files.sync(result)
             os.replace(result, self.out)
             files.sync(self.out.parent)
-        shutil.rmtree(self.folder)
+        files.clear(self.folder)
 
 
 _RECORD = "progress.json"
 
 
-def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
-    """An error where something is in the way; with `overwrite` the way is cleared of an earlier run."""
+def _refuse_no_file(out: Path) -> None:
     if not out.parent.is_dir():
         raise BanyanError(f"there is no folder {out.parent} to write {out.name} to")
     if out.is_dir():
         raise BanyanError(f"{out} is a folder: name a file to write")
+
+
+def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
+    """An error where something is in the way; with `overwrite` the way is cleared of an earlier run."""
     unfinished = (work / _RECORD).exists()
     if resume and unfinished:
         return
@@ -344,7 +344,7 @@ def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> Non
         raise BanyanError(f"{work} holds an unfinished run: --resume goes on with it, --overwrite starts again")
     if out.exists() and not overwrite:
         raise BanyanError(f"{out} exists already: --overwrite replaces it")
-    shutil.rmtree(work, ignore_errors=True)
+    files.clear(work)
 
 
 def _refuse_own_input(out: Path, corpus: Corpus) -> None:

@@ -1,14 +1,18 @@
-"""Files appear whole or not at all."""
+"""Files appear whole or not at all; a folder is held by one process at a time."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from banyan.errors import BanyanError
+
+LOCK = "lock"  # the file by which a folder is held
 
 
 @contextmanager
@@ -43,11 +47,56 @@ def write_text(path: str | Path, text: str) -> None:
 def locked(path: Path, otherwise: str) -> Iterator[None]:
     """Hold the file for this process alone, or say what is the case `otherwise`. The lock ends with the process."""
     with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BanyanError(otherwise) from None
+        _lock(file, otherwise)
         yield
+
+
+@contextmanager
+def held(folder: Path, otherwise: str) -> Iterator[None]:
+    """Hold a folder for this process alone, or say what is the case `otherwise`.
+
+    It is made if need be. If there is nothing in it when the block ends, it is removed, and so are the folders above
+    it that were made for it.
+    """
+    lock = folder / LOCK
+    made = [missing for missing in (folder, *folder.parents) if not missing.exists()]
+    with ExitStack() as stack:
+        reason: str | None = None
+        for _ in range(100):  # another holder may remove the folder between any two of these steps
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(open(lock, "w"))
+                _lock(file, otherwise)
+                if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                    break
+            except OSError as error:
+                reason = error.strerror
+        else:
+            raise BanyanError(f"cannot make the folder {folder}: {reason or 'it keeps being removed'}")
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if os.listdir(folder) == [LOCK]:
+                    lock.unlink()  # whoever comes now makes another, and the folder stays
+                    for empty in made or [folder]:
+                        empty.rmdir()
+
+
+def _lock(file: TextIO, otherwise: str) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise BanyanError(otherwise) from None
+
+
+def clear(folder: Path) -> None:
+    """Delete all that is in a folder that this process holds."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 def sync(path: Path) -> None:

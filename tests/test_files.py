@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from banyan import files
+from banyan.errors import BanyanError
+
+
+def test_a_held_folder_is_refused_to_others_and_removed_if_nothing_came_to_be_in_it(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    with files.held(folder, "busy"):
+        with pytest.raises(BanyanError, match=r"^busy$"), files.held(folder, "busy"):
+            pass
+        assert [path.name for path in folder.iterdir()] == [files.LOCK]
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_in_a_held_folder_stays_until_it_is_cleared(tmp_path):
+    folder = tmp_path / "folder"
+    with files.held(folder, "busy"):
+        (folder / "file").write_text("mine")
+        (folder / "more" / "still").mkdir(parents=True)
+    assert (folder / "file").read_text() == "mine"
+    with files.held(folder, "busy"):
+        files.clear(folder)
+        with pytest.raises(BanyanError, match=r"^busy$"), files.held(folder, "busy"):
+            pass
+    assert not folder.exists()
+
+
+def test_a_folder_of_the_users_own_is_not_removed_with_the_one_in_it(tmp_path):
+    (tmp_path / "users").mkdir()
+    with files.held(tmp_path / "users" / "ours", "busy"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["users"]
+
+
+def test_where_no_folder_can_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = pytest.raises(BanyanError, match=r"cannot make the folder .*file: File exists")
+    with refused, files.held(tmp_path / "file", "busy"):
+        pass
+
+
+def test_never_do_two_processes_hold_a_folder_that_each_removes(tmp_path):
+    """Each writes its mark, looks at it again, and clears the folder, some thousand times."""
+    program = """
+import os, sys, time
+from pathlib import Path
+from banyan import files
+from banyan.errors import BanyanError
+
+folder, done = Path(sys.argv[1]), 0
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    try:
+        with files.held(folder, "busy"):
+            assert os.listdir(folder) == [files.LOCK], os.listdir(folder)
+            (folder / "mark").write_text(str(os.getpid()))
+            os.sched_yield()
+            assert (folder / "mark").read_text() == str(os.getpid())
+            files.clear(folder)
+            done += 1
+    except BanyanError as error:
+        assert str(error) == "busy", error
+print(done)
+"""
+
+    def run(_: int) -> int:
+        command = [sys.executable, "-c", program, str(tmp_path / "folder")]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert min(pool.map(run, range(4))) > 0
+    assert list(Path(tmp_path).iterdir()) == []
