@@ -26,6 +26,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ end
 class Empty:
     """The empty handler, in the place of banyan.serve.app.App."""
 
-    stopping = False
+    service = SimpleNamespace(stopping=False)
     accepted: set[Any] = set()  # noqa: RUF012
 
     def __init__(self, size: int) -> None:

@@ -24,9 +24,10 @@ from test_encoding import tiny_model
 
 from banyan.encoder import Banyan
 from banyan.serve import mapped
-from banyan.serve.app import ROUTES, App
+from banyan.serve.app import App
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
+from banyan.serve.routes import LABELS
 from banyan.serve.service import Service
 
 WORDS = "the a cat dog sat slept on mat house tree green runs slowly quickly over under".split()
@@ -188,7 +189,7 @@ def request(app: App, *parts: bytes | float, path: str = "/embed") -> tuple[int,
 
 
 def application(model: Banyan, **limits: Any) -> App:
-    return App(Service(model, ["tiny"], Limits(**limits), 0), Metrics(ROUTES), log_requests=False)
+    return App(Service(model, ["tiny"], Limits(**limits), 0, Metrics(LABELS)), log_requests=False)
 
 
 def test_a_body_that_never_ends_is_given_up(model):

@@ -1,15 +1,18 @@
-"""`banyan serve`: a model behind HTTP, for clients of OpenAI and of Text Embeddings Inference.
+"""`banyan serve`: a model behind HTTP, for clients of OpenAI and of Text Embeddings Inference (TEI).
 
-    server.py    sockets, workers, shutdown
-    app.py       one request: limits, key, handler, answer, figures, log
-    openai.py    POST /v1/embeddings, GET /v1/models
-    tei.py       POST /embed, /similarity, /tokenize, /decode, GET /info
-    trees.py     POST /parse
-    jobs.py      vectors of a request, or of many small ones together
-    inputs.py    texts and tokens of a request, checked; their vectors
-    refusal.py   what is said to a request that is not served
-    openapi.py   the interface described; page.py shows it to people
-    metrics.py   figures for Prometheus, summed over the workers
-    log.py       one JSON object a line
-    mapped.py    a model whose weights stay in the file
+    routes.py      the table of routes: handler, description, summary, key
+    server.py      sockets, worker processes, shutdown
+    app.py         one request: route, key, limits, handler, answer, metrics, log
+    openai.py      POST /v1/embeddings, GET /v1/models
+    tei.py         POST /embed, /similarity, /tokenize, /decode, GET /info
+    parse.py       POST /parse
+    about.py       GET /health, /metrics, /openapi.json, /docs
+    schema.py      the JSON schemas with which handlers describe themselves
+    openapi.py     the OpenAPI document; docs_page.py shows it as a page
+    jobs.py        the embeddings of one request, or of many small requests in one batch
+    inputs.py      checks the texts and tokens of a request and encodes them
+    refusal.py     error answers, in OpenAI's form and in TEI's
+    metrics.py     Prometheus metrics, summed over the workers
+    log.py         JSON lines on standard error
+    mapped.py      loads a model with its weights memory-mapped
 """

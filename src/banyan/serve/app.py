@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from banyan import threads
-from banyan.serve import jobs, log, openai, openapi, page, tei, trees
-from banyan.serve.metrics import Metrics
+from banyan.serve import jobs, log, openapi
 from banyan.serve.refusal import (
     BROKEN,
     BUSY,
@@ -27,10 +26,10 @@ from banyan.serve.refusal import (
     NO_ROUTE,
     NOT_JSON,
     SLOW,
-    STOPPING,
     TOO_LARGE,
     Refused,
 )
+from banyan.serve.routes import LABELS, OTHER, ROUTES, Route, by_path
 from banyan.serve.service import Answer, Service
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -41,33 +40,21 @@ COMPLAINT_SECONDS = 1.0  # between two lines that say so
 RETRY_SECONDS = 1  # what a client that is turned away is asked to wait
 
 
-class Route(NamedTuple):
-    answer: Callable[..., Any]  # an Answer, or the Job that makes one
-    takes: int | None = None  # bytes of a body that are dealt with at once, not in a thread; None: GET, without a body
-    open: bool = False  # to those without the key
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        return ("GET", "HEAD") if self.takes is None else ("POST",)
-
-
 class Gone(Exception):
     """The client hung up."""
 
 
 class App:
-    """ASGI. `accepted` is what the server has accepted and not answered; `stopping` is set when it shuts down."""
+    """The ASGI application. `accepted` holds the requests that the server has accepted and not answered."""
 
-    def __init__(
-        self, service: Service, metrics: Metrics, worker: int = 0, key: str | None = None, log_requests: bool = True
-    ) -> None:
-        self.service, self.metrics, self.key = service, metrics, key and f"Bearer {key}".encode()
-        self.row = metrics.of(worker)
+    def __init__(self, service: Service, worker: int = 0, log_requests: bool = True) -> None:
+        self.service, self.authorization = service, service.key and f"Bearer {service.key}".encode()
+        self.counters = service.metrics.of(worker)
         self.log_requests = log_requests
-        self.routes = self._routes()
+        self.routes = by_path()
+        service.document = openapi.document(service, ROUTES)
         self.batcher = jobs.Batcher(service)
         self.accepted: set[Any] = set()
-        self.stopping = False
         self.complained = -COMPLAINT_SECONDS  # of overload, last
         self.flushing: asyncio.TimerHandle | None = None
         self.held = 0  # bytes of requests that arrive, or wait for a thread
@@ -75,49 +62,21 @@ class App:
         prefix = secrets.token_hex(6)
         self.ids = (f"req-{prefix}-{number:x}" for number in count())
 
-    def _routes(self) -> dict[str, Route]:
-        description = openapi.document(self.service, locked=self.key is not None)
-        shown = Answer(page.html(description), content_type=b"text/html; charset=utf-8")
-        described = Answer(orjson.dumps(description))
-        return {
-            "/v1/embeddings": Route(openai.embeddings, 2048),
-            "/v1/models": Route(openai.models),
-            "/embed": Route(tei.embed, 2048),
-            "/similarity": Route(tei.similarity, 2048),
-            "/tokenize": Route(tei.tokenize, 1024),
-            "/decode": Route(tei.decode, 1024),
-            "/parse": Route(trees.parse, 256),
-            "/info": Route(tei.info),
-            "/health": Route(self._health, open=True),
-            "/metrics": Route(self._metrics),
-            "/openapi.json": Route(lambda _: described, open=True),
-            "/docs": Route(lambda _: shown, open=True),
-        }
-
-    def _health(self, _: Service) -> Answer:
-        if self.stopping:
-            raise Refused(STOPPING, "the server is shutting down")
-        return Answer(b"", content_type=b"text/plain; charset=utf-8")
-
-    def _metrics(self, _: Service) -> Answer:
-        return Answer(self.metrics.text().encode(), content_type=b"text/plain; version=0.0.4; charset=utf-8")
-
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        self.row.pending(len(self.accepted))
+        self.counters.pending(len(self.accepted))
         try:
             await self._request(scope, receive, send)
         finally:
             self.accepted.discard(asyncio.current_task())  # at once: the server itself does so some requests later
-            self.row.pending(len(self.accepted))
+            self.counters.pending(len(self.accepted))
 
     async def _request(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         started = perf_counter()
         path = scope["path"]
-        route = self.routes.get(path)
         id = next(self.ids)
         headers: Headers = []
         try:
-            answer, status = await self._answer(route, scope, receive), 200
+            answer, status = await self._answer(scope, receive), 200
         except Gone:
             return
         except Refused as refused:
@@ -133,34 +92,38 @@ class App:
             (b"content-length", b"%d" % len(answer.body)),
             (b"x-request-id", id.encode()),
         ]
-        if self.stopping:
+        if self.service.stopping:
             headers.append((b"connection", b"close"))
         seconds = perf_counter() - started
-        self.row.request(_NUMBERS.get(path, _OTHER), status, seconds, answer.texts, answer.tokens)
+        self.counters.request(_NUMBERS.get(path, _OTHER), status, seconds, answer.texts, answer.tokens)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
         if self.log_requests or status >= 500:
             self._log(scope, status, seconds, answer, id)
 
-    async def _answer(self, route: Route | None, scope: dict[str, Any], receive: Receive) -> Answer:
-        if route is None:
-            raise Refused(NO_ROUTE, f"there is nothing at {scope['path'][:80]}; GET /docs lists what there is")
-        if scope["method"] not in route.methods:
-            allow = (b"allow", ", ".join(route.methods).encode())
-            told = f"{scope['path']} takes {' or '.join(route.methods)}, not {scope['method'][:20]}"
-            raise Refused(NO_METHOD, told, headers=(allow,))
-        if self.key and not route.open:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
+        route = self._route(scope["path"], scope["method"])
+        if self.authorization and route.needs_key:
             self._check_key(scope["headers"])
-        if route.takes is None:
-            return route.answer(self.service)
+        if route.method == "GET":
+            return route.handler(self.service)
         if len(self.accepted) > self.service.limits.concurrent:
             raise self._busy()
         return await self._post(route, scope, receive)
 
+    def _route(self, path: str, method: str) -> Route:
+        methods = self.routes.get(path)
+        if methods is None:
+            raise Refused(NO_ROUTE, f"there is nothing at {path[:80]}; GET /docs lists what there is")
+        if method not in methods:
+            told = f"{path} takes {' or '.join(methods)}, not {method[:20]}"
+            raise Refused(NO_METHOD, told, headers=((b"allow", ", ".join(methods).encode()),))
+        return methods[method]
+
     async def _post(self, route: Route, scope: dict[str, Any], receive: Receive) -> Answer:
         body = await self._body(scope["headers"], receive)
-        if len(body) <= route.takes:  # type: ignore[operator]
-            found = route.answer(self.service, _json(body))
+        if len(body) <= route.inline:
+            found = route.handler(self.service, _json(body))
             return await self.batcher.run(found) if isinstance(found, jobs.Job) else found
         self.held += len(body)
         try:
@@ -169,7 +132,7 @@ class App:
             self.held -= len(body)
 
     def _work(self, route: Route, body: bytes) -> Answer:
-        found = route.answer(self.service, _json(body))
+        found = route.handler(self.service, _json(body))
         return jobs.alone(self.service, found) if isinstance(found, jobs.Job) else found
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
@@ -213,7 +176,7 @@ class App:
 
     def _check_key(self, headers: Headers) -> None:
         for name, value in headers:
-            if name == b"authorization" and hmac.compare_digest(value, self.key or b""):
+            if name == b"authorization" and hmac.compare_digest(value, self.authorization or b""):
                 return
         asked = (b"www-authenticate", b"Bearer")
         raise Refused(NO_KEY, "the API key is missing or wrong: send it as Authorization: Bearer KEY", headers=(asked,))
@@ -244,12 +207,8 @@ class App:
         log.flush()
 
 
-ROUTES = [
-    "/v1/embeddings", "/v1/models", "/embed", "/similarity", "/tokenize", "/decode", "/parse", "/info", "/health",
-    "/metrics", "/openapi.json", "/docs", "other",
-]  # fmt: skip
-_NUMBERS = {path: number for number, path in enumerate(ROUTES)}
-_OTHER = _NUMBERS["other"]
+_NUMBERS = {label: number for number, label in enumerate(LABELS)}
+_OTHER = _NUMBERS[OTHER]
 
 
 def _json(body: bytes) -> Any:

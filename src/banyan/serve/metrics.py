@@ -27,28 +27,28 @@ class Metrics:
         self.width = self.counts + len(routes) * (len(BUCKETS) + 2) + 3
         self.memory: memoryview[float] = memoryview(mmap.mmap(-1, self.width * workers * _BYTES)).cast("d")
 
-    def of(self, worker: int) -> Row:
-        return Row(self, self.memory[worker * self.width : (worker + 1) * self.width])
+    def of(self, worker: int) -> WorkerCounters:
+        return WorkerCounters(self, self.memory[worker * self.width : (worker + 1) * self.width])
 
     def text(self) -> str:
         """In Prometheus' format."""
         return "\n".join([*self._lines(), ""])
 
     def _lines(self) -> Iterator[str]:
-        row = Row(self, memoryview(bytearray(self.width * _BYTES)).cast("d"))
+        total = WorkerCounters(self, memoryview(bytearray(self.width * _BYTES)).cast("d"))
         for worker in range(self.workers):
             for place in range(self.width):
-                row.numbers[place] += self.memory[worker * self.width + place]
+                total.numbers[place] += self.memory[worker * self.width + place]
         yield from _family("banyan_requests", "counter", "Requests answered, by route and status.")
         for number, route in enumerate(self.routes):
-            for status, count in zip(STATUSES, row.statuses(number), strict=True):
+            for status, count in zip(STATUSES, total.statuses(number), strict=True):
                 if count:
                     yield f'banyan_requests_total{{route="{route}",status="{status}"}} {count:.0f}'
         told = "From a request's head until its answer is ready."
         yield from _family("banyan_request_duration_seconds", "histogram", told)
         for number, route in enumerate(self.routes):
-            yield from _histogram(route, row.durations(number))
-        texts, tokens, pending = row.numbers[-3:]
+            yield from _histogram(route, total.durations(number))
+        texts, tokens, pending = total.numbers[-3:]
         yield from _family("banyan_texts", "counter", "Texts of requests that were served.")
         yield f"banyan_texts_total {texts:.0f}"
         yield from _family("banyan_tokens", "counter", "Tokens of requests that were served.")
@@ -64,7 +64,7 @@ class Metrics:
             yield f"process_resident_memory_bytes {resident}"
 
 
-class Row:
+class WorkerCounters:
     """The numbers of one worker."""
 
     def __init__(self, metrics: Metrics, numbers: memoryview[float]) -> None:

@@ -11,6 +11,7 @@ import orjson
 from banyan.serve import inputs
 from banyan.serve.jobs import Job
 from banyan.serve.refusal import NO_MODEL, Refused, choice, field, fields
+from banyan.serve.schema import COUNT, NUMBER, STRING, Operation, Request, Schemas, array, one_of, optional, record
 from banyan.serve.service import Answer, Service
 
 FORMATS = ("float", "base64")
@@ -36,6 +37,22 @@ def embeddings(service: Service, body: Any) -> Job:
     return Job(body.get("input"), "input", keep, True, None, render)
 
 
+def describe_embeddings(schemas: Schemas) -> Operation:
+    body = {
+        "input": schemas.texts_or_tokens,
+        "model": optional(schemas.model),
+        "dimensions": schemas.dimensions,
+        "encoding_format": one_of(FORMATS),
+        "user": optional(STRING),
+    }
+    vector = {"oneOf": [array(NUMBER), {"type": "string", "contentEncoding": "base64"}]}
+    item = record(object={"const": "embedding"}, index=COUNT, embedding=vector)
+    usage = record(prompt_tokens=COUNT, total_tokens=COUNT)
+    answer = record(object={"const": "list"}, data=array(item), model=schemas.model, usage=usage)
+    example = {"model": schemas.names[0], "input": "The cat sat on the mat.", "encoding_format": "float"}
+    return Operation(answer, Request(body, ["input"], example))
+
+
 def _in_base64(vector: np.ndarray) -> bytes:
     return b'"%b"' % b64encode(vector.astype("<f4", copy=False).tobytes())
 
@@ -47,6 +64,11 @@ def _as_floats(vector: np.ndarray) -> bytes:
 def models(service: Service) -> Answer:
     """GET /v1/models"""
     return Answer(orjson.dumps({"object": "list", "data": [_model(service, name) for name in service.names]}))
+
+
+def describe_models(_: Schemas) -> Operation:
+    model = record(id=STRING, object={"const": "model"}, created=COUNT, owned_by=STRING)
+    return Operation(record(object={"const": "list"}, data=array(model)))
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

@@ -35,6 +35,11 @@ STOPPING = Why(503, "server_error", None, 503, "Unhealthy")
 STATUSES = (200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503)  # all that is ever answered
 
 
+def is_openai(path: str) -> bool:
+    """Whether a path belongs to OpenAI's interface; the others are those of Text Embeddings Inference."""
+    return path.startswith("/v1/")
+
+
 class Refused(Exception):
     def __init__(self, why: Why, message: str, param: str | None = None, headers: tuple = ()) -> None:
         super().__init__(message)
@@ -43,7 +48,7 @@ class Refused(Exception):
     def answer(self, path: str) -> tuple[int, bytes]:
         """Status and body."""
         why = self.why
-        if path.startswith("/v1/"):
+        if is_openai(path):
             error = {"message": self.message, "type": why.type, "param": self.param, "code": why.code}
             return why.openai, orjson.dumps({"error": error})
         return why.tei, orjson.dumps({"error": self.message, "error_type": why.error_type})

@@ -18,9 +18,10 @@ import uvicorn
 
 from banyan.errors import BanyanError
 from banyan.serve import log, mapped
-from banyan.serve.app import ROUTES, App
+from banyan.serve.app import App
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
+from banyan.serve.routes import LABELS
 from banyan.serve.service import Service
 
 DRAIN_SECONDS = 0.5  # in which busy connections send what they had begun to send, and are told to close
@@ -66,8 +67,8 @@ def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
     model.parse("So may the first tree.")
     folder = Path(settings.model)
     names = list(settings.names) or [folder.resolve().name if folder.is_dir() else settings.model]
-    service = Service(model, names, settings.limits, int(time.time()))
-    metrics = Metrics(ROUTES, settings.workers)
+    metrics = Metrics(LABELS, settings.workers)
+    service = Service(model, names, settings.limits, int(time.time()), metrics, settings.key)
     host, port = sockets[0].getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     if not settings.key and not host.startswith("127.") and host != "::1":
@@ -79,7 +80,7 @@ def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
         log.write("info", "serving", model=names[0], address=address, dim=model.dim, workers=settings.workers)
 
     def work(worker: int, orphaned: int | None = None) -> None:
-        app = App(service, metrics, worker, settings.key, settings.log_requests)
+        app = App(service, worker, settings.log_requests)
         _Server(app, settings, orphaned, serving if orphaned is None else None).run([sockets[worker]])
 
     if settings.workers == 1:
@@ -167,9 +168,9 @@ class _Server(uvicorn.Server):
             self.serving()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if not self.app.stopping:
+        if not self.app.service.stopping:
             log.write("info", "stopping", pending=len(self.server_state.tasks))
-        self.app.stopping = True
+        self.app.service.stopping = True
         for server in self.servers:
             server.close()
         await asyncio.sleep(DRAIN_SECONDS)

@@ -1,14 +1,15 @@
-"""What every handler works with, and what it gives back."""
+"""What handlers work with and what they return."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tokenizers
 
 from banyan.encoder import Banyan
 from banyan.serve.limits import Limits
+from banyan.serve.metrics import Metrics
 
 
 class Answer(NamedTuple):
@@ -19,10 +20,15 @@ class Answer(NamedTuple):
 
 
 class Service:
-    """A model under its names."""
+    """A model under its names, and the state of the server around it."""
 
-    def __init__(self, model: Banyan, names: list[str], limits: Limits, created: int) -> None:
-        self.model, self.names, self.limits, self.created = model, names, limits, created
+    def __init__(
+        self, model: Banyan, names: list[str], limits: Limits, created: int, metrics: Metrics, key: str | None = None
+    ) -> None:
+        self.model, self.names, self.limits, self.created, self.metrics = model, names, limits, created, metrics
+        self.key = key  # that requests must bring
+        self.stopping = False  # the server is shutting down
+        self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes
 
     @cached_property
     def decoder(self) -> tokenizers.Tokenizer:

@@ -11,10 +11,28 @@ from banyan._version import __version__
 from banyan.serve import inputs
 from banyan.serve.jobs import Job
 from banyan.serve.refusal import INVALID, Refused, choice, field, fields
+from banyan.serve.schema import (
+    BOOLEAN,
+    COUNT,
+    NUMBER,
+    OBJECT,
+    STRING,
+    TEXT,
+    Operation,
+    Request,
+    Schema,
+    Schemas,
+    array,
+    one_of,
+    optional,
+    record,
+)
 from banyan.serve.service import Answer, Service
 from banyan.tokenizer import without_surrogates
 
 DIRECTIONS = ("Right", "Left")
+_TRUNCATION: Schema = {"truncate": optional(BOOLEAN), "truncation_direction": one_of(DIRECTIONS)}
+_EXAMPLE = {"inputs": "The cat sat on the mat."}
 
 
 def embed(service: Service, body: Any) -> Job:
@@ -23,6 +41,11 @@ def embed(service: Service, body: Any) -> Job:
     keep = inputs.dimensions(field(body, "dimensions", int), service.model)
     normalize = field(body, "normalize", bool, True)
     return Job(body.get("inputs"), "inputs", keep, normalize, _truncation(body), lambda found, _: _written(found))
+
+
+def describe_embed(schemas: Schemas) -> Operation:
+    body = {"inputs": schemas.texts_or_tokens, "normalize": optional(BOOLEAN), "dimensions": schemas.dimensions}
+    return Operation(array(array(NUMBER)), Request(body | _TRUNCATION, ["inputs"], _EXAMPLE))
 
 
 def _written(numbers: np.ndarray) -> bytes:
@@ -47,6 +70,13 @@ def similarity(service: Service, body: Any) -> Answer:
     return Answer(_written(cosines), len(batch), len(batch.tokens))
 
 
+def describe_similarity(schemas: Schemas) -> Operation:
+    compared = record(source_sentence=TEXT, sentences=schemas.batch(TEXT, reserved=1))
+    parameters = optional({"type": "object", "properties": _TRUNCATION})
+    example = {"inputs": {"source_sentence": _EXAMPLE["inputs"], "sentences": ["A cat sat.", "It rains."]}}
+    return Operation(array(NUMBER), Request({"inputs": compared, "parameters": parameters}, ["inputs"], example))
+
+
 def _truncation(body: dict[str, Any]) -> str | None:
     direction = choice(body, "truncation_direction", DIRECTIONS)
     return direction if field(body, "truncate", bool, False) else None
@@ -59,6 +89,12 @@ def tokenize(service: Service, body: Any) -> Answer:
     texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
     found = [_tokens(service, without_surrogates(text)) for text in texts]
     return Answer(orjson.dumps(found), len(texts), sum(map(len, found)))
+
+
+def describe_tokenize(schemas: Schemas) -> Operation:
+    token = record(id=COUNT, text=STRING, special=BOOLEAN, start=COUNT, stop=COUNT)
+    body = {"inputs": schemas.texts, "add_special_tokens": optional(BOOLEAN)}
+    return Operation(array(array(token)), Request(body, ["inputs"], _EXAMPLE))
 
 
 def _tokens(service: Service, text: str) -> list[dict[str, Any]]:
@@ -77,6 +113,11 @@ def decode(service: Service, body: Any) -> Answer:
     inputs.within(batch, "ids", service.limits)
     lists = [part.tolist() for part in np.split(batch.tokens, batch.offsets[1:-1])]
     return Answer(orjson.dumps(service.decoder.decode_batch(lists)), len(batch), len(batch.tokens))
+
+
+def describe_decode(schemas: Schemas) -> Operation:
+    body = {"ids": schemas.tokens, "skip_special_tokens": optional(BOOLEAN)}
+    return Operation(array(STRING), Request(body, ["ids"], {"ids": [300, 301]}))
 
 
 def info(service: Service) -> Answer:
@@ -98,3 +139,7 @@ def info(service: Service) -> Answer:
         "version": __version__,
     }
     return Answer(orjson.dumps(about))
+
+
+def describe_info(_: Schemas) -> Operation:
+    return Operation(OBJECT)

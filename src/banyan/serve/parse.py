@@ -9,6 +9,7 @@ import orjson
 
 from banyan.serve import inputs
 from banyan.serve.refusal import choice, field, fields
+from banyan.serve.schema import BOOLEAN, OBJECT, STRING, Operation, Request, Schemas, array, one_of, optional, record
 from banyan.serve.service import Answer, Service
 from banyan.tree import Tree
 
@@ -34,3 +35,10 @@ def parse(service: Service, body: Any) -> Answer:
     else:
         body = orjson.dumps([_FORMS[form](tree) for tree in trees])
     return Answer(body, len(texts), n)
+
+
+def describe_parse(schemas: Schemas) -> Operation:
+    body = {"inputs": schemas.texts, "format": one_of(FORMATS), "embeddings": optional(BOOLEAN)}
+    tree = record(text=STRING, root={"type": ["integer", "null"]}, nodes=array(OBJECT))
+    example = {"inputs": "The cat sat on the mat.", "format": "brackets"}
+    return Operation(array({"oneOf": [tree, STRING]}), Request(body, ["inputs"], example))

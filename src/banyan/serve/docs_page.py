@@ -20,7 +20,7 @@ def _route(path: str, method: str, operation: dict[str, Any]) -> str:
     parts = [f"<h2><b>{method.upper()}</b> {path}</h2><p>{escape(operation['summary'])}.</p>"]
     if content:
         parts += [_fields(content["schema"]), _try(path, content["example"])]
-    elif path != "/docs":
+    elif "text/html" not in operation["responses"]["200"].get("content", {}):  # this page itself
         parts.append(f"<p><a href={path[1:]}>open</a></p>")
     told = [f"<dt>{status}<dd>{escape(answer['description'])}" for status, answer in operation["responses"].items()]
     parts.append(f"<details><summary>Answers</summary><dl>{''.join(told)}</dl></details>")

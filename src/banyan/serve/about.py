@@ -1,0 +1,44 @@
+"""Routes about the server itself: /health, /metrics, /openapi.json, /docs."""
+
+from __future__ import annotations
+
+import orjson
+
+from banyan.serve import docs_page
+from banyan.serve.refusal import STOPPING, Refused
+from banyan.serve.schema import OBJECT, STRING, Operation, Schemas
+from banyan.serve.service import Answer, Service
+
+
+def health(service: Service) -> Answer:
+    if service.stopping:
+        raise Refused(STOPPING, "the server is shutting down")
+    return Answer(b"", content_type=b"text/plain; charset=utf-8")
+
+
+def describe_health(_: Schemas) -> Operation:
+    return Operation(None, errors={503: "it shuts down"})
+
+
+def metrics(service: Service) -> Answer:
+    return Answer(service.metrics.text().encode(), content_type=b"text/plain; version=0.0.4; charset=utf-8")
+
+
+def describe_metrics(_: Schemas) -> Operation:
+    return Operation(STRING, media_type="text/plain")
+
+
+def openapi(service: Service) -> Answer:
+    return Answer(orjson.dumps(service.document))
+
+
+def describe_openapi(_: Schemas) -> Operation:
+    return Operation(OBJECT)
+
+
+def docs(service: Service) -> Answer:
+    return Answer(docs_page.html(service.document), content_type=b"text/html; charset=utf-8")
+
+
+def describe_docs(_: Schemas) -> Operation:
+    return Operation(STRING, media_type="text/html")
