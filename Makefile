@@ -22,9 +22,9 @@ docs: .venv/docs.installed  ## the site, in build/site: open index.html
 	$(BIN)/python -m mkdocs build
 
 bench: .venv/bench.installed  ## figures for the README: ratios, each checked for correctness first
-	$(BIN)/python benchmarks/encode.py
-	$(BIN)/python benchmarks/train.py
-	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python -m benchmarks.encode
+	$(BIN)/python -m benchmarks.train
+	$(BIN)/python -m benchmarks.scaling
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

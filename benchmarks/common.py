@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import lzma
+import os
 import platform
-import re
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-SHARED = Path(__file__).parents[2] / "shared" / "data" / "corpora" / "en" / "train.txt.xz"
+from experiments.data import corpus, corpus_lines
+from experiments.hardware import processor
 
 
-def sentences(n: int) -> tuple[list[str], str]:
-    """n distinct English sentences, and where they come from: the shared Wikipedia corpus, or made up to be like it."""
-    if SHARED.exists():
-        with lzma.open(SHARED, "rt", encoding="utf-8") as file:
-            return [line.rstrip("\n") for line in islice(file, n)], "English Wikipedia (shared corpus)"
-    return _made_up(n), "made-up sentences (no shared corpus here)"
+def sentences(n: int, data: Path) -> tuple[list[str], str]:
+    """n distinct English sentences and their source: the corpus in the data folder or, without it, random words."""
+    if corpus(data, "en", "train").is_file():
+        return corpus_lines(data, "en", "train", n), "English Wikipedia"
+    return _made_up(n), "random words (there is no English corpus)"
 
 
 def _made_up(n: int) -> list[str]:
@@ -56,7 +54,7 @@ def best(function: Callable[[], Any], repeats: int = 5) -> float:
 def report(tables: dict[str, list[dict[str, Any]]], **figures: Any) -> None:
     """Tables for people; then, as the last line, one JSON object with the same figures."""
     console = Console(width=120)
-    figures["machine"] = f"{_processor()}, Python {platform.python_version()}"
+    figures["machine"] = f"{os.cpu_count()} × {processor()}, Python {platform.python_version()}"
     for title, rows in tables.items():
         table = Table()
         for name in rows[0]:
@@ -67,13 +65,6 @@ def report(tables: dict[str, list[dict[str, Any]]], **figures: Any) -> None:
     for name, value in figures.items():
         console.print(f"{name.replace('_', ' ')}: {_written(value)}", highlight=False)
     print(json.dumps({"tables": tables, **figures}))
-
-
-def _processor() -> str:
-    """As Linux names it."""
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
-    return f"{len(names)} × {names[0]}" if names else platform.machine()
 
 
 def _written(value: Any) -> str:

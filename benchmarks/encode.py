@@ -1,6 +1,6 @@
 """Sentences per second, from strings to embeddings, beside model2vec and sentence-transformers.
 
-    python benchmarks/encode.py [--sentences 100000]
+    python -m benchmarks.encode [--sentences 100000]
 
 All on the same number of threads, on distinct sentences that no one has seen before (the vocabulary is made of other
 text), 256 dimensions, a vocabulary of 25,000. model2vec gets the same tokenizer and the same table of vectors. First
@@ -24,13 +24,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
-from common import report, sentences
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from banyan import reference, threads
 from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.tokenizer import Tokenizer
+from benchmarks.common import report, sentences
+from experiments.data import add_data_option
 
 MINILM_SENTENCES = 300
 
@@ -114,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
+    add_data_option(parser)
     options = parser.parse_args()
 
     import torch
@@ -122,7 +124,7 @@ def main() -> None:
 
     torch.set_num_threads(threads.available())
     os.environ["RAYON_NUM_THREADS"] = str(threads.available())
-    text, source = sentences(200_000 + options.sentences)
+    text, source = sentences(200_000 + options.sentences, options.data)
     text, unseen = text[:200_000], text[200_000:]
     tokenizer = Tokenizer.train(text, kind="bpe", vocab_size=25_000, lowercase=True, zero_digits=True)
     model = untrained(tokenizer)

@@ -1,6 +1,6 @@
 """What a worker of `banyan encode --engine ray` does a second, and what that means for many rows.
 
-    python benchmarks/encode_folder.py model/ sentences.txt --rows 1e9
+    python -m benchmarks.encode_folder model/ sentences.txt --rows 1e9
 
 Shards of different sentences are read, encoded and written one after another on one core, as a worker does it. Counted
 is the time of the core (user and system), which other programs on the machine change less than the clock on the wall.

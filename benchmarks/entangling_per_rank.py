@@ -1,6 +1,6 @@
 """What it costs to entangle by shares: a step of 512 or 4,096 sentences divided among 1, 2, 4 and 8 processes.
 
-    python benchmarks/entangling_per_rank.py [--model FOLDER]
+    python -m benchmarks.entangling_per_rank [--model FOLDER]
 
 Each process makes one graph of its own share, so what two shares have in common is computed twice, and the tokens that
 are frequent enough to be in several shares are scored once in each. Counted over a few steps, with weights as they are
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import report, sentences
 
 from banyan.config import Config
 from banyan.encoder import TOKENIZER, WEIGHTS, load_weights
@@ -25,6 +24,8 @@ from banyan.model import BanyanModel
 from banyan.report import Report
 from banyan.store import Store, shuffled_batches
 from banyan.tokenizer import Tokenizer
+from benchmarks.common import report, sentences
+from experiments.data import add_data_option
 
 BATCHES, RANKS = (512, 4096), (1, 2, 4, 8)
 STEPS = 5
@@ -91,8 +92,9 @@ def check(store: Store) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="a folder that banyan train wrote")
+    add_data_option(parser)
     options = parser.parse_args()
-    text, source = sentences(200_000)
+    text, source = sentences(200_000, options.data)
     config = Config()
     if options.model:
         tokenizer = Tokenizer.from_file(options.model / TOKENIZER)

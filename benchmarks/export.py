@@ -1,6 +1,6 @@
 """What an export costs: a model as it is, as a bag of tokens (model2vec's format) and as an ONNX graph.
 
-    python benchmarks/export.py model/ --data ../shared/data/eval
+    python -m benchmarks.export model/
 
 Spearman × 100 on every set of the suite sts that is there, and sentences per second from strings to embeddings. The
 graph is measured on fewer sentences, for it is slow; by how much its embeddings differ is told too.
@@ -20,6 +20,7 @@ from model2vec import StaticModel
 from banyan import Banyan
 from banyan.evaluate import suites
 from banyan.integrations import export
+from experiments.data import add_data_option
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 GRAPH_SENTENCES = 500
@@ -53,7 +54,7 @@ def scores(encode: Encode, data: Path) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--data", type=Path, required=True)
+    add_data_option(parser)
     options = parser.parse_args()
     model = Banyan.from_pretrained(options.model)
     paths = [path for task in suites.tasks("sts", options.data) for path in task.paths]

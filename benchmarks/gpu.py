@@ -1,12 +1,12 @@
 """Pre-training and encoding on one NVIDIA GPU: seconds for all epochs, and each stage of a step against its floor.
 
-    python benchmarks/gpu.py [--store FOLDER] [--out docs/images]
+    python -m benchmarks.gpu [--store FOLDER] [--out docs/images]
 
 First, structure, loss and every gradient of a small batch are checked against the plain reference, and encoded
 sentences against the CPU. Then times are taken with device events. A stage's floor is what this card could do at best,
 measured in the same run: the bytes it cannot avoid at the rate of a large copy, or its operations at the rate of a
 large matrix product, whichever takes longer. `--store` is the folder training/store of a trained model; without it the
-shared corpus is tokenised.
+English corpus of the data folder is tokenised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 import triton
-from common import report, sentences
 from matplotlib.figure import Figure
 
 from banyan import devices, reference
@@ -42,6 +41,8 @@ from banyan.reference import Dropout, Functions
 from banyan.report import Report
 from banyan.store import Store, shuffled_batches
 from banyan.tokenizer import Tokenizer
+from benchmarks.common import report, sentences
+from experiments.data import add_data_option
 
 PRICE = 6.35  # dollars an hour for an H200 on demand: RunPod, March 2026, deploybase.ai/articles/runpod-gpu-pricing
 BATCHES = [512, 1024, 2048, 4096]
@@ -348,7 +349,7 @@ def corpus(options: argparse.Namespace) -> tuple[Store, int, str]:
     if options.store:
         store = Store.open(options.store)
         return store, int(store.tokens.max()) + 1, f"the store {options.store}"
-    text, source = sentences(465_221)
+    text, source = sentences(465_221, options.data)
     tokenizer = Tokenizer.train(text, kind="bpe", vocab_size=25_000, lowercase=True, zero_digits=True)
     tokens, offsets = tokenizer.encode(text)
     kept = np.flatnonzero((np.diff(offsets) >= 4) & (np.diff(offsets) <= 200))
@@ -360,6 +361,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="a tokenised corpus")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images")
     parser.add_argument("--price", type=float, default=PRICE, help="dollars an hour")
+    add_data_option(parser)
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks/gpu.py needs an NVIDIA GPU")

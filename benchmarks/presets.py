@@ -1,6 +1,6 @@
 """What presets cost: matrix products to train on a corpus, and time to encode beside preset `paper`.
 
-    python benchmarks/presets.py [--sentences 465000] [--samples 24]
+    python -m benchmarks.presets [--sentences 465000] [--samples 24]
 
 Products are counted by torch in steps of the real objective, forwards and backwards, on batches drawn at random; the
 count of preset `paper` is first held against its formula, and embeddings of `default` against a plain sum and the
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import report, sentences
 from torch.utils.flop_counter import FlopCounterMode
 
 from banyan import crops, initial, lexical, objective, reference, threads
@@ -28,6 +27,8 @@ from banyan.model import BanyanModel
 from banyan.reference import Dropout
 from banyan.tokenizer import Tokenizer
 from banyan.training import suitable_epochs
+from benchmarks.common import report, sentences
+from experiments.data import add_data_option
 
 Ragged = tuple[np.ndarray, np.ndarray]
 COUNTED = ("paper", "default", "light")
@@ -126,9 +127,10 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=465_000)
     parser.add_argument("--samples", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=7)
+    add_data_option(parser)
     options = parser.parse_args()
     torch.set_num_threads(threads.available())
-    text, source = sentences(options.sentences)
+    text, source = sentences(options.sentences, options.data)
     configs = {name: Config.from_preset(name) for name in COUNTED}
     made = {config.pieces: tokenizer_of(config, text) for config in (configs["paper"], configs["default"])}
     counted = [products(config, made[config.pieces], text, options.samples) for config in configs.values()]

@@ -1,6 +1,6 @@
 """How nodes, memory and time grow: with the batch (entangled against plain trees), and with the sentence.
 
-    python benchmarks/scaling.py [--out docs/images]
+    python -m benchmarks.scaling [--out docs/images]
 
 Draws scaling_batch.png (the paper's figure of node counts, with memory and time) and scaling_length.png. First, the
 roots of entangled and plain trees are checked to be the same.
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import best, report, sentences
 from matplotlib.figure import Figure
 
 from banyan.backends import _numba
@@ -23,6 +22,8 @@ from banyan.graph import Graph, disentangled, entangle
 from banyan.model import BanyanModel, _numpy_functions
 from banyan.reference import Functions
 from banyan.tokenizer import Tokenizer
+from benchmarks.common import best, report, sentences
+from experiments.data import add_data_option
 
 GREEN, ORANGE = "#2c7a4b", "#d9822b"
 BATCHES = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
@@ -95,8 +96,9 @@ def draw_length(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images")
+    add_data_option(parser)
     options = parser.parse_args()
-    text, source = sentences(200_000)
+    text, source = sentences(200_000, options.data)
     tokenizer = Tokenizer.train(text, kind="bpe", vocab_size=25_000, lowercase=True, zero_digits=True)
     model = BanyanModel(Config(), tokenizer.vocab_size)
     embedding, f = model.embedding.detach().numpy(), _numpy_functions(model.functions)

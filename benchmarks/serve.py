@@ -1,6 +1,6 @@
 """Requests per second of `banyan serve`, each with one short sentence, over kept connections.
 
-    python benchmarks/serve.py [--model DIR] [--workers 1] [--seconds 10] [--connections 32]
+    python -m benchmarks.serve [--model DIR] [--workers 1] [--seconds 10] [--connections 32]
 
 The load comes from wrk (apt-get install wrk), a process of its own on the same cores. First the answers are checked,
 bit by bit. Then turn by turn: the server, and the same server with an empty handler, which takes a request and gives a
@@ -30,11 +30,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from common import report, sentences
-from encode import untrained
 
 from banyan.encoder import Banyan
 from banyan.tokenizer import Tokenizer
+from benchmarks.common import report, sentences
+from benchmarks.encode import untrained
+from experiments.data import add_data_option
 
 SENTENCES = 2000  # distinct ones, asked for in turn
 LARGE_TEXTS, LARGE_TOKENS = 256, 115_000
@@ -181,6 +182,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--empty", type=int, metavar="BYTES", help=argparse.SUPPRESS)
+    add_data_option(parser)
     options = parser.parse_args()
     if options.empty:
         serve_nothing(options.empty)
@@ -192,7 +194,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, folder: Path) -> None:
-    text, source = sentences(100_000)
+    text, source = sentences(100_000, options.data)
     asked_for = short(text)
     model = options.model or str(made_model(text, folder))
     asked = bodies(asked_for, "model")
@@ -206,7 +208,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     empty: list[dict[str, float]] = []
     with running(command) as (address, pid):
         size = check(address, asked, expected)
-        with running([sys.executable, __file__, "--empty", str(size)]) as (nothing, other):
+        with running([sys.executable, "-m", "benchmarks.serve", "--empty", str(size)]) as (nothing, other):
             load(address, pid, folder, 2, options.connections)  # warm
             before = memory(pid, "Pss_Anon")
             for _ in range(options.rounds):

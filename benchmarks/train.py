@@ -1,6 +1,6 @@
 """A training step against the matrix products it cannot do without: those of the output layer.
 
-    python benchmarks/train.py [--vocabulary 25000] [--batch 512]
+    python -m benchmarks.train [--vocabulary 25000] [--batch 512]
 
 First one step is checked against the plain reference; then a step (structure, dropout, both passes, loss,
 gradients, optimiser) and the three bare products of the same shapes are timed in the same run, turn by turn.
@@ -13,7 +13,6 @@ import time
 
 import numpy as np
 import torch
-from common import report, sentences
 
 from banyan import reference, threads
 from banyan.config import Config
@@ -22,6 +21,8 @@ from banyan.model import BanyanModel
 from banyan.objective import reconstruction
 from banyan.reference import Dropout
 from banyan.tokenizer import Tokenizer
+from benchmarks.common import report, sentences
+from experiments.data import add_data_option
 
 
 def check(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray) -> None:
@@ -84,10 +85,11 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=25_000)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=6)
+    add_data_option(parser)
     options = parser.parse_args()
 
     torch.set_num_threads(threads.available())
-    text, source = sentences(200_000)
+    text, source = sentences(200_000, options.data)
     tokenizer = Tokenizer.train(
         text, kind="bpe", vocab_size=options.vocabulary, lowercase=True, zero_digits=True
     )

@@ -1,4 +1,4 @@
-"""The machine that something is measured on."""
+"""The machine that a measurement runs on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 
 def processor() -> str:
+    """The name of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -11,13 +11,13 @@ import torch
 from banyan.commands import main
 from banyan.display import COMPILING
 from banyan.reference import Functions
+from experiments import data
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("banyan_*.npz"))
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
@@ -60,10 +60,12 @@ def memory_full_of_nan():
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    if not SHARED.is_dir():
-        pytest.skip("the shared corpora are not here")
-    return SHARED
+def data_folder() -> Path:
+    """The corpora and evaluation sets, which are not part of the repository."""
+    folder = data.data_folder()
+    if not folder.is_dir():
+        pytest.skip(f"there is no data folder {folder}: set {data.VARIABLE}")
+    return folder
 
 
 def unhurried(err: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import gc
+import importlib.util
 import io
 import os
 import re
@@ -35,6 +36,7 @@ from banyan.commands import _parser, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OURS = ("experiments.", "benchmarks.")  # what `python -m` may run besides installed packages
 COMMANDS = ("sh", "bash", "console")
 LANGUAGES = ("python", "pycon", *COMMANDS, "text")
 MADE_BY = "banyan train corpus.txt --out model/"  # of the model that a reader finds
@@ -119,6 +121,8 @@ def check(command: Command) -> None:
         assert set(asked) <= set(project["optional-dependencies"]), f"there is no extra for {words}"
     elif command.program.endswith("python") and words[1:2] and words[1].endswith(".py"):
         assert (ROOT / words[1]).is_file(), f"there is no {words[1]}"
+    elif command.program.endswith("python") and words[1:2] == ["-m"] and words[2].startswith(OURS):
+        assert importlib.util.find_spec(words[2]), f"there is no module {words[2]}"
 
 
 def parse(arguments: list[str]) -> None:

@@ -217,7 +217,7 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
         read_labelled(tmp_path / "bytes.csv")
 
 
-@pytest.mark.shared
+@pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "n", "ones", "paired"),
     [
@@ -227,20 +227,20 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
         ("mrpc_test.csv", 1725, 1147, True),
     ],
 )
-def test_reads_all_of_the_authors_files(shared_data, name, n, ones, paired):
-    first, second, label = read_labelled(shared_data / "eval" / name)
+def test_reads_all_of_the_authors_files(data_folder, name, n, ones, paired):
+    first, second, label = read_labelled(data_folder / "eval" / name)
     assert len(first) == len(label) == n
     assert label.sum() == ones
     assert (second is not None and len(second) == n) == paired
 
 
-@pytest.mark.shared
-def test_counted_words_tell_sentiment_better_than_chance(shared_data):
+@pytest.mark.data
+def test_counted_words_tell_sentiment_better_than_chance(data_folder):
     from sklearn.feature_extraction.text import HashingVectorizer
 
     words = HashingVectorizer(n_features=512)
-    train = read_labelled(shared_data / "eval/sst_train.tsv")
+    train = read_labelled(data_folder / "eval/sst_train.tsv")
     some = Labelled(train.first[:4000], None, train.label[:4000])
-    test = read_labelled(shared_data / "eval/sst_dev.tsv")
+    test = read_labelled(data_folder / "eval/sst_dev.tsv")
     (accuracy,) = classification(lambda texts: words.transform(texts).toarray(), some, test, "sst")
     assert accuracy.interval().low > 55

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,7 @@ from banyan.encoding import encode_file
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.similarity import read_pairs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
-
-import compact as experiment
+from experiments.measuring import compact as experiment
 
 TEXTS = [line for line in LINES if line.strip()]
 

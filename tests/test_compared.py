@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import lzma
 import re
-import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,14 @@ import pytest
 from banyan.baselines import dice, folder, tfidf
 from banyan.commands._parser import parse
 from banyan.encoder import Banyan
+from experiments.figures import compared as picture
+from experiments.measuring import compared
+from experiments.pages import compared as page_compared
+from experiments.places import RESULTS
+from experiments.records import sets, systems
+from experiments.records.material import Material
+from experiments.records.store import Records
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-_NAMES = ("compared", "compared_picture", "compared_systems", "page", "page_compared", "page_tables")
-compared, picture, systems, page, page_compared, page_tables = map(importlib.import_module, _NAMES)
 WORDS = "die hond kat huis boom loop sit eet groot klein man vrou kind water son".split()
 
 
@@ -115,11 +116,11 @@ SCORES = ("figures", "dimensions")
 def record(
     name: str, sts: float, dimensions: int | None = 256, ratio: float = 2.0, language: str = "en", **made: Any
 ) -> dict[str, Any]:
-    """What experiments/compared.py leaves, with made-up figures."""
+    """What experiments/measuring/compared.py leaves, with made-up figures."""
     tasks = {("sts", "mean of 8 sets", "spearman"): sts, ("words", "mean of 3 sets", "spearman"): sts - 10}
     tasks |= {("retrieval", "arguana", "nDCG@10"): sts - 20, ("classification", "sst2", "accuracy"): sts + 20}
     tasks |= {("classification", "mrpc", "accuracy"): sts + 21, ("classification", "mrpc", "f1"): sts + 22}
-    tasks |= {("sts", one, "spearman"): sts for one in page_tables.STS.values()}
+    tasks |= {("sts", one, "spearman"): sts for one in sets.STS.values()}
     if language != "en":
         tasks = {("languages", language, "spearman"): sts}
     about = {"tokens": 9_900_000, "peak_memory_bytes": 700_000_000}
@@ -164,7 +165,7 @@ def section_of(folder: Path, *found: dict[str, Any]) -> str:
 
 def material() -> Any:
     """The paper's figures, and none of ours."""
-    return page._material(page.RESULTS)._replace(records=page.Records([]), baselines={})
+    return Material.read(RESULTS)._replace(records=Records([]), baselines={})
 
 
 def row(text: str, told: str, of: str = "Quality") -> list[str]:
@@ -225,7 +226,7 @@ def test_a_system_that_was_not_run_shows_the_paper_s_figure_and_the_commands(tmp
     assert row(text, "Llama 3.1 8B")[1:5] == ["not measured", "not measured", "not measured", "53.06 (paper)"]
     assert row(text, "GloVe", "Classification")[1:] == ["75.83 (paper)", "not measured", "81.00 (paper)"]
     assert "`banyan baseline pretrained meta-llama/Llama-3.1-8B --out llama/`" in text
-    assert "`python experiments/compared.py llama llama/ --data ../shared/data --beside MODEL`" in text
+    assert "`python -m experiments.measuring.compared llama llama/ --beside MODEL`" in text
     assert "not run yet" not in text
 
 
@@ -281,7 +282,7 @@ def test_times_of_a_cpu_and_of_a_gpu_are_not_compared(tmp_path):
 
 
 def test_presets_and_what_needs_no_learning_come_from_their_own_records():
-    every = systems.Compared.read(page._material(page.RESULTS), Path("nowhere"))
+    every = systems.Compared.read(Material.read(RESULTS), Path("nowhere"))
     paper = every.material.records.score("banyan", "sts")
     assert every.ours(system("paper"), "sts").value == paper.mean
     for of, group in (("sts", "sts"), ("languages", "languages")):
@@ -292,7 +293,7 @@ def test_presets_and_what_needs_no_learning_come_from_their_own_records():
 
 
 def test_a_preset_without_runs_in_a_language_takes_what_was_measured_for_the_comparison(tmp_path):
-    runs = page._material(page.RESULTS)
+    runs = Material.read(RESULTS)
     in_folder(tmp_path, record("light", 12.0), *(record("light", 60.0, language=code) for code in systems.LANGUAGES))
     every = systems.Compared.read(runs._replace(records=_without_languages(runs.records, "light")), tmp_path)
     assert every.ours(system("light"), "sts").value == runs.records.score("light", "sts").mean
@@ -301,7 +302,7 @@ def test_a_preset_without_runs_in_a_language_takes_what_was_measured_for_the_com
 
 def _without_languages(found: Any, preset: str) -> Any:
     named = [name for name in found.names() if not name.startswith(f"{preset}-")]
-    return page.Records([one for name in named for one in found[name]])
+    return Records([one for name in named for one in found[name]])
 
 
 def test_commands_that_would_fill_a_cell_are_understood():
@@ -314,14 +315,14 @@ def test_commands_that_would_fill_a_cell_are_understood():
 
 def shown(path: Path) -> Any:
     found = re.search(r"<dc:description>(.*?)</dc:description>", path.read_text(encoding="utf-8"), re.DOTALL)
-    assert found, f"{path} was not drawn by experiments/page_compared.py"
+    assert found, f"{path} was not drawn by experiments/figures/compared.py"
     return json.loads(unescape(found[1]))
 
 
 def test_the_picture_shows_what_the_records_say():
-    every = systems.Compared.read(page._material(page.RESULTS), page.RESULTS / "compared")
+    every = systems.Compared.read(Material.read(RESULTS), RESULTS / "compared")
     wanted = [list(point) for point in picture.points(every)]
-    assert shown(picture.PICTURE) == wanted, "run python experiments/page_compared.py"
+    assert shown(picture.PICTURE) == wanted, "run python -m experiments.figures.compared"
 
 
 def test_a_point_has_the_time_of_a_sentence_and_a_line_only_the_paper_s_score(tmp_path):

@@ -509,13 +509,10 @@ def test_the_layout_is_recognised(tmp_path):
     assert Corpus(corpus.paths, layout="lines").layout_reason == "Reading one sentence per line, as asked."
 
 
-@pytest.mark.shared
+@pytest.mark.data
 @pytest.mark.parametrize("language", ["af", "am", "ar", "en", "es", "ha", "hi", "id", "la", "mr", "te"])
-def test_real_corpora_are_recognised_as_one_sentence_per_line(language):
-    path = Path(__file__).parents[2] / "shared" / "data" / "corpora" / language / "dev.txt.xz"
-    if not path.exists():
-        pytest.skip("no shared data")
-    corpus = Corpus(path)
+def test_real_corpora_are_recognised_as_one_sentence_per_line(data_folder, language):
+    corpus = Corpus(data_folder / "corpora" / language / "dev.txt.xz")
     assert corpus.layout == "lines", corpus.layout_reason
     assert sum(1 for _ in corpus) == corpus.report.lines
 

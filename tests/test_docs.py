@@ -165,6 +165,7 @@ def test_a_block_that_is_wrong_is_noticed(text, told, here, tmp_path):
         "make tests",
         'pip install "banyan-embed[everything]"',
         "python benchmarks/everything.py",
+        "python -m benchmarks.everything",
     ],
 )
 def test_a_command_that_is_not_run_is_looked_at_all_the_same(line, tmp_path):

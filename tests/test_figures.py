@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import random_batch, random_functions
 from numpy.testing import assert_array_equal
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
-
-import baselines
-import claims
-import figures
-import figures_common
-import figures_drawing
 
 from banyan import reference
 from banyan.config import Config
@@ -26,8 +17,14 @@ from banyan.errors import BanyanError
 from banyan.evaluate.classification import Labelled
 from banyan.graph import Forest, disentangled, entangle, from_merges
 from banyan.tokenizer import Tokenizer
+from experiments.figures import claims, drawing
+from experiments.figures import paper_figures as figures
+from experiments.measuring import baselines, graphs
+from experiments.places import RESULTS
+from experiments.records.entries import keep
+from experiments.training import weights
 
-TEXT = [*figures_drawing.SENTENCES, "night and day", "sweet night"] * 4
+TEXT = [*drawing.SENTENCES, "night and day", "sweet night"] * 4
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +59,10 @@ def test_majority_answers_the_frequent_class_of_the_training_data():
 
 
 @pytest.mark.slow
-@pytest.mark.shared
-def test_tfidf_reproduces_the_means_of_the_data(shared_data):
+@pytest.mark.data
+def test_tfidf_reproduces_the_means_of_the_data(data_folder):
     for suite, mean in ("sts", 68.0), ("languages", 66.4):
-        entry = baselines.pair_suite(shared_data, suite)
+        entry = baselines.pair_suite(data_folder, suite)
         assert entry["rows"][-1][entry["columns"].index("TF-IDF")] == pytest.approx(mean, abs=0.05)
 
 
@@ -75,7 +72,7 @@ def test_tfidf_reproduces_the_means_of_the_data(shared_data):
 def test_part_of_a_forest_has_the_same_trees():
     forest = a_forest()
     for start, end in (0, 12), (3, 7), (11, 12):
-        part = figures_common.part(forest, start, end)
+        part = graphs.part(forest, start, end)
         assert_array_equal(part.tokens, forest.tokens[forest.offsets[start] : forest.offsets[end]])
         assert _phrases(part) == _phrases(forest)[start:end]
 
@@ -83,7 +80,7 @@ def test_part_of_a_forest_has_the_same_trees():
 def test_selected_sentences_keep_their_trees_in_the_order_asked_for():
     forest = a_forest()
     order = [5, 2, 2, 11]
-    assert _phrases(figures_common.select(forest, order)) == [_phrases(forest)[i] for i in order]
+    assert _phrases(graphs.select(forest, order)) == [_phrases(forest)[i] for i in order]
 
 
 def _phrases(forest: Forest) -> list[str]:
@@ -96,41 +93,41 @@ def _phrases(forest: Forest) -> list[str]:
 
 def test_weights_in_npz_are_the_model_of_the_folder(model, tmp_path):
     model.save_pretrained(tmp_path)
-    weights = {name: array for name, array in model.weights.items() if not name.startswith("out")}
-    np.savez(tmp_path / "run.npz", config=json.dumps(model.config.to_dict()), **weights)
-    loaded = figures_common.load(tmp_path / "run.npz")
+    arrays = {name: array for name, array in model.weights.items() if not name.startswith("out")}
+    np.savez(tmp_path / "run.npz", config=json.dumps(model.config.to_dict()), **arrays)
+    loaded = weights.load(tmp_path / "run.npz")
     assert loaded.config == model.config
-    assert_array_equal(loaded.encode(TEXT), figures_common.load(tmp_path).encode(TEXT))
+    assert_array_equal(loaded.encode(TEXT), weights.load(tmp_path).encode(TEXT))
 
 
 def test_output_layer_beside_an_npz_comes_with_it(model, tmp_path):
     model.tokenizer.save(tmp_path / "tokenizer.json")
-    output = {name: model.weights[name] for name in figures_common.OUTPUT}
-    weights = {name: array for name, array in model.weights.items() if name not in output}
-    np.savez(tmp_path / "run-0.npz", config=json.dumps(model.config.to_dict()), **weights)
+    output = {name: model.weights[name] for name in weights.OUTPUT}
+    arrays = {name: array for name, array in model.weights.items() if name not in output}
+    np.savez(tmp_path / "run-0.npz", config=json.dumps(model.config.to_dict()), **arrays)
     np.savez(tmp_path / "other-0.output.npz", **output)
-    assert not set(output) & set(figures_common.load(tmp_path / "run-0.npz").weights)
+    assert not set(output) & set(weights.load(tmp_path / "run-0.npz").weights)
     np.savez(tmp_path / "run-0.output.npz", **output)
-    loaded = figures_common.load(tmp_path / "run-0.npz").weights
+    loaded = weights.load(tmp_path / "run-0.npz").weights
     for name, array in model.weights.items():
         assert_array_equal(loaded[name], array)
 
 
 def test_npz_without_settings_takes_those_of_its_run(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures_common, "RESULTS", tmp_path)
+    monkeypatch.setattr(weights, "RESULTS", tmp_path)
     model.tokenizer.save(tmp_path / "tokenizer.json")
     np.savez(tmp_path / "banyan-0.npz", **model.weights)
     with pytest.raises(BanyanError, match="has no settings"):
-        figures_common.load(tmp_path / "banyan-0.npz")
+        weights.load(tmp_path / "banyan-0.npz")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "banyan-0.json").write_text(json.dumps({"settings": model.config.to_dict()}))
-    assert figures_common.load(tmp_path / "banyan-0.npz").config == model.config
+    assert weights.load(tmp_path / "banyan-0.npz").config == model.config
 
 
 def test_result_of_one_name_leaves_the_others(tmp_path):
     path = tmp_path / "figures.json"
     for key, value in ("a", 1), ("b", 2), ("a", 3):
-        figures_common.keep(path, key, {"title": key, "columns": ["x"], "rows": [[value]]})
+        keep(path, key, {"title": key, "columns": ["x"], "rows": [[value]]})
     assert {key: entry["rows"] for key, entry in json.loads(path.read_text()).items()} == {"a": [[3]], "b": [[2]]}
 
 
@@ -183,20 +180,20 @@ def test_graph_of_about_as_many_nodes_as_wanted(model):
 
 
 def test_drawing_knows_what_occurs_more_than_once(model):
-    forest = figures_common.forest_of(model, figures_drawing.SENTENCES)
-    words = figures_drawing.words_of(model, entangle(forest), forest)
-    for root, sentence in zip(words.graph.root, figures_drawing.SENTENCES, strict=True):
+    forest = graphs.forest_of(model, drawing.SENTENCES)
+    words = drawing.words_of(model, entangle(forest), forest)
+    for root, sentence in zip(words.graph.root, drawing.SENTENCES, strict=True):
         assert words.phrase[root] == sentence
-    shared = figures_drawing.shared_node(words)
+    shared = drawing.shared_node(words)
     assert len(words.sentences[shared]) > 1
-    assert len(figures_drawing.parents_of(words.graph, shared)) == words.graph.messages[shared] > 1
+    assert len(drawing.parents_of(words.graph, shared)) == words.graph.messages[shared] > 1
 
 
 def test_leaf_order_without_crossings_is_found(model):
-    alone = figures_common.forest_of(model, ["some are born to sweet delight"])
-    words = figures_drawing.words_of(model, disentangled(alone), alone)
+    alone = graphs.forest_of(model, ["some are born to sweet delight"])
+    words = drawing.words_of(model, disentangled(alone), alone)
     order = words.graph.node_of[: len(alone.tokens)].tolist()
-    assert figures_drawing.best_order(words, set(), alone, starts=2) == order
+    assert drawing.best_order(words, set(), alone, starts=2) == order
 
 
 # --- Claims ----------------------------------------------------------------------------------------------------------
@@ -215,7 +212,7 @@ def test_means_leave_out_what_is_too_rare():
 
 
 def test_whole_population_as_one_batch_is_no_estimate(model):
-    forest = figures_common.forest_of(model, TEXT)
+    forest = graphs.forest_of(model, TEXT)
     tokens = np.unique(forest.tokens)[:4]
     population = claims.leaves_down(model, forest, tokens)
     assert list(population) == tokens.tolist()
@@ -249,16 +246,18 @@ def test_loss_of_a_leaf_is_the_references_cross_entropy(model):
 
 
 def test_seeds_of_one_width_are_taken_together(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
     for stem, channels, score in ("channels-4-0", 4, 50.0), ("channels-4-1", 4, 52.0), ("banyan-0", 128, 60.0):
         record = {"settings": {"channels": channels, "dim": 256}}
         record["scores"] = {group: {"value": score} for group in ("sts", "words")}
-        (tmp_path / f"{stem}.json").write_text(json.dumps(record))
-    (tmp_path / "banyan-untrained-0.json").write_text("{}")
-    monkeypatch.setattr(claims, "RUNS", tmp_path)
+        (tmp_path / "runs" / f"{stem}.json").write_text(json.dumps(record))
+    (tmp_path / "runs" / "banyan-untrained-0.json").write_text("{}")
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
     expected = [[4, 64, 2, 51.0, 1.41, 51.0, 1.41], [128, 2, 1, 60.0, None, 60.0, None]]
     assert claims.stability({}, [], tmp_path)["rows"] == expected
 
 
 def test_stability_as_kept_is_that_of_the_runs_that_are_there():
-    kept = json.loads((claims.RESULTS / "claims.json").read_text(encoding="utf-8"))["stability"]
-    assert kept["rows"] == claims.stability({}, [], Path())["rows"], "run python experiments/claims.py stability"
+    kept = json.loads((RESULTS / "claims.json").read_text(encoding="utf-8"))["stability"]
+    command = "python -m experiments.figures.claims stability"
+    assert kept["rows"] == claims.stability({}, [], Path())["rows"], f"run {command}"

@@ -100,11 +100,11 @@ def test_what_mteb_would_refuse_is_a_sentence(model):  # noqa: F811
         BanyanEncoder(model, name="tests/small", languages=["English"])
 
 
-@pytest.mark.shared
-def test_stsb_by_mteb_is_stsb_by_banyan_eval(model, shared_data, tmp_path):  # noqa: F811
+@pytest.mark.data
+def test_stsb_by_mteb_is_stsb_by_banyan_eval(model, data_folder, tmp_path):  # noqa: F811
     from banyan.evaluate.similarity import read_pairs, spearman
 
-    given = read_pairs(shared_data / "eval" / "stsb_test.csv")
+    given = read_pairs(data_folder / "eval" / "stsb_test.csv")
     rows = {"sentence1": list(given.first), "sentence2": list(given.second), "score": list(given.score)}
     result = evaluate(BanyanEncoder(model, name="tests/small"), sts_task(rows, high=5), tmp_path)
     assert result.task_results[0].get_score() == pytest.approx(spearman(model.encode, given) / 100, abs=1e-4)

@@ -14,16 +14,13 @@ from models_for_integrations import corpus, folder, model  # noqa: F401
 from numpy.testing import assert_allclose
 from test_training import lines
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
-
-import latin
-import latin_echoes
-import latin_page
-import latin_sets
-from baselines import TfIdf
-
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs
+from experiments.latin import echoes as latin_echoes
+from experiments.latin import measure as latin
+from experiments.latin import sets as latin_sets
+from experiments.measuring.baselines import TfIdf
+from experiments.pages import latin as latin_page
 
 LUCAN = "quis furor o cives quae tanta licentia ferri"
 AENEID = "quis metus o numquam dolituri o semper inertes tyrrheni"
@@ -138,7 +135,7 @@ def test_the_best_graded_whole_sentences_are_looked_for():
 
 @pytest.fixture
 def data(tmp_path) -> Path:
-    """Small stand-ins of the shared files, in the language of the small model."""
+    """Small stand-ins of the Latin files, in the language of the small model."""
     texts = list(dict.fromkeys(lines(60, 5)))
     here = tmp_path / "data"
     header = ("ref1", "ref2", "sent1", "sent2", "grade")
@@ -157,11 +154,10 @@ def data(tmp_path) -> Path:
     return here
 
 
-def test_the_command_scores_indexes_finds_and_writes_the_page(folder, data, tmp_path, monkeypatch):  # noqa: F811
+def test_the_command_scores_indexes_finds_and_the_page_shows_it(folder, data, tmp_path, monkeypatch):  # noqa: F811
     pytest.importorskip("lancedb")
-    page, out, picture = tmp_path / "latin.md", tmp_path / "latin.json", tmp_path / "echo.svg"
-    page.write_text(latin_page.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    given = {"model": folder, "data": data, "work": tmp_path / "work", "out": out, "page": page, "picture": picture}
+    out, picture = tmp_path / "latin.json", tmp_path / "echo.svg"
+    given = {"model": folder, "data": data, "work": tmp_path / "work", "out": out, "picture": picture}
     monkeypatch.setattr(sys, "argv", ["latin.py", *(f"--{name}={value}" for name, value in given.items())])
     assert latin.main() == 0
     results = json.loads(out.read_text(encoding="utf-8"))
@@ -171,7 +167,7 @@ def test_the_command_scores_indexes_finds_and_writes_the_page(folder, data, tmp_
     assert psalms["ways"]["TF-IDF"] == [100, 100, 100]
     assert [one["grade"] for one in results["echoes"]["pairs"]] == [5, 5, 4, 4]
     assert results["echoes"]["pairs"][0]["places"]["TF-IDF"] == 1
-    written = page.read_text(encoding="utf-8")
+    written = latin_page.filled(latin_page.PAGE.read_text(encoding="utf-8"), results)
     assert written == latin_page.filled(written, results)
     assert re.search(r"^\| Psalms.*\| 10 \|", written, re.MULTILINE)
     assert sum(one["size"] for one in results["echoes"]["overview"]["clusters"]) == 30
@@ -194,14 +190,8 @@ def test_differences_are_told_only_where_they_are_sure():
     assert "TF-IDF. Better on a (MRR). Worse on c (MRR). All other" in told
 
 
-def test_the_page_is_of_the_results_that_are_kept():
-    results = json.loads(latin.OUT.read_text(encoding="utf-8"))
-    page = latin_page.PAGE.read_text(encoding="utf-8")
-    assert page == latin_page.filled(page, results), "run python experiments/latin.py"
-
-
-def test_the_shared_sets_are_read_whole(shared_data):
-    here = shared_data / "latin"
+def test_the_sets_are_read_whole(data_folder):
+    here = data_folder / "latin"
     parallels = latin_sets.read_parallels(here / latin.TESSERAE)
     assert len(parallels) == 3410
     assert {one.grade for one in parallels} == {1, 2, 3, 4, 5}

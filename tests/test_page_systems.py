@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from banyan.baselines import BASELINES
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-compared_systems, page, page_markdown, page_systems = map(
-    importlib.import_module, ("compared_systems", "page", "page_markdown", "page_systems")
-)
-Figure = compared_systems.Figure
+from experiments.pages import __main__ as pages
+from experiments.pages import markdown as page_markdown
+from experiments.pages import systems as page_systems
+from experiments.places import DOCS, ROOT
+from experiments.records import systems as compared_systems
+from experiments.records.systems import Figure
 
 
 class Made:
@@ -38,26 +34,22 @@ class Made:
 
 
 def test_every_page_matches_the_json():
-    found = page.systems()
-    assert {path.stem for path in found} == {*BASELINES, "index"}
+    found = pages.pages()
+    systems = {DOCS / "baselines" / f"{name}.md" for name in (*BASELINES, "index")}
+    others = {ROOT / "RESULTS.md", ROOT / "README.md", DOCS / "experiments.md", DOCS / "latin.md"}
+    assert set(found) == systems | others
     for path, text in found.items():
-        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python experiments/page.py"
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.pages"
 
 
 def test_a_page_that_does_not_match_is_noticed_and_written_anew(monkeypatch, tmp_path, capsys):
     stale = tmp_path / "glove.md"
     stale.write_text("old")
-    up_to_date = {path: path.read_text(encoding="utf-8") for path in (page.PAGE, page.README, page.TRIED)}
-    monkeypatch.setattr(page, "render", lambda: up_to_date[page.PAGE])
-    monkeypatch.setattr(page, "readme", lambda text: text)
-    monkeypatch.setattr(page, "tried", lambda text: text)
-    monkeypatch.setattr(page, "systems", lambda: {stale: "new"})
-    monkeypatch.setattr(sys, "argv", ["page.py", "--check"])
-    assert page.main() == 1
-    assert "glove.md does not match" in capsys.readouterr().err
+    monkeypatch.setattr(pages, "pages", lambda: {stale: "new"})
+    assert pages.main(["--check"]) == 1
+    assert "glove.md is out of date" in capsys.readouterr().err
     assert stale.read_text() == "old"
-    monkeypatch.setattr(sys, "argv", ["page.py"])
-    assert page.main() == 0
+    assert pages.main([]) == 0
     assert stale.read_text() == "new"
 
 

@@ -14,10 +14,10 @@ from banyan.training import train
 
 
 @pytest.mark.slow
-def test_training_on_wikipedia_ranks_sentence_pairs_far_better_than_chance(shared_data, tmp_path):
-    with lzma.open(shared_data / "corpora/en/train.txt.xz", "rt", encoding="utf-8") as lines:
+def test_training_on_wikipedia_ranks_sentence_pairs_far_better_than_chance(data_folder, tmp_path):
+    with lzma.open(data_folder / "corpora/en/train.txt.xz", "rt", encoding="utf-8") as lines:
         (tmp_path / "en.txt").write_text("".join(islice(lines, 60_000)), encoding="utf-8")
-    pairs = read_pairs(shared_data / "eval/stsb_dev_clean.tsv")
+    pairs = read_pairs(data_folder / "eval/stsb_dev_clean.tsv")
     model = train(tmp_path / "en.txt", tmp_path / "model", epochs=3, lr=3e-3, candidates="batch", quiet=True)
     untrained = BanyanModel(model.config, model.tokenizer.vocab_size, pieces=model.tokenizer.pieces)
     before = spearman(Banyan(model.config, model.tokenizer, untrained.folded()).encode, pairs)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import lzma
-import sys
+import multiprocessing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,23 @@ import torch
 from banyan.config import Config
 from banyan.evaluate.retrieval import Beir, retrieval
 from banyan.store import Store
-
-ROOT = Path(__file__).parents[1]
-TEX = ROOT.parent / "shared" / "paper" / "banyan.tex"
-sys.path.insert(0, str(ROOT / "experiments"))
-_NAMES = ("no_tree", "page", "page_claims", "page_tables", "paper", "records", "reproduce", "runs")
-no_tree, page, page_claims, page_tables, paper, records, reproduce, runs = map(importlib.import_module, _NAMES)
-page_ideas = importlib.import_module("page_ideas")
+from experiments.data import paper_source
+from experiments.pages import claims as page_claims
+from experiments.pages import ideas as page_ideas
+from experiments.pages import results as page
+from experiments.places import DOCS, RESULTS
+from experiments.records import paper_tables, sets, store
+from experiments.records.estimates import Estimate, clearly
+from experiments.records.material import Material
+from experiments.training import no_tree, plan, reproduce, runs
+from experiments.training.ideas import IDEAS
 
 
 def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
     """What a finished run leaves, with made-up figures."""
     experiment = runs.EXPERIMENTS[name]
-    tasks = [(task, "spearman") for task in (*page_tables.STS.values(), *page_tables.WORDS.values())]
-    tasks += [(task, cut) for task in ("arguana", "quora_small_retrieval") for cut in page_tables.CUTS.values()]
+    tasks = [(task, "spearman") for task in (*sets.STS.values(), *sets.WORDS.values())]
+    tasks += [(task, cut) for task in ("arguana", "quora_small_retrieval") for cut in sets.CUTS.values()]
     tasks += [("sst2", "accuracy"), ("mrpc", "f1")]
     if experiment.language != "en":
         tasks = [(experiment.language, "spearman")]
@@ -55,19 +57,13 @@ def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
 
 def page_of(folder: Path, found: list[dict[str, Any]]) -> str:
     (folder / "runs").mkdir()
-    (folder / "paper.json").write_text((page.RESULTS / "paper.json").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "paper.json").write_text((RESULTS / "paper.json").read_text(encoding="utf-8"), encoding="utf-8")
     for one in found:
         (folder / "runs" / f"{one['name']}-{one['seed']}.json").write_text(json.dumps(one))
     return page.render(folder)
 
 
 # --- The page --------------------------------------------------------------------------------------------------------
-
-
-def test_results_page_matches_the_json():
-    assert page.PAGE.read_text(encoding="utf-8") == page.render(), "run python experiments/page.py"
-    readme = page.README.read_text(encoding="utf-8")
-    assert readme == page.readme(readme), "run python experiments/page.py"
 
 
 def test_page_without_any_run_says_so_in_its_cells(tmp_path):
@@ -102,17 +98,17 @@ def test_page_knows_retrieval_figures_by_the_names_that_evaluation_gives_them():
     texts = ["a b", "c d"]
     beir = Beir(["x", "y"], texts, texts, ["q", "r"], ["e", "f"], {"q": {"x": 1}, "r": {"y": 1}}, 0)
     found = retrieval(lambda texts: np.ones((len(texts), 2), np.float32), beir, "toy")
-    assert {outcome.metric for outcome in found} == set(page_tables.CUTS.values())
+    assert {outcome.metric for outcome in found} == set(sets.CUTS.values())
 
 
 def test_score_of_languages_takes_only_seeds_that_all_have():
     found = [record(name, seed, 2.0 * seed) for name in ("id", "ar") for seed in (0, 1)][:3]
-    assert records.Records(found).mean_over(["id", "ar"], "spearman").values == (50.0,)
+    assert store.Records(found).mean_over(["id", "ar"], "spearman").values == (50.0,)
 
 
 @pytest.mark.parametrize(("ours", "expected"), [((60.0, 60.2), 1), ((40.0, 40.2), -1), ((49.0, 51.5), 0)])
 def test_a_difference_is_told_only_beyond_two_deviations(ours, expected):
-    assert records.clearly(records.Estimate(ours), {"mean": 50.0, "sd": 1.0}) == expected
+    assert clearly(Estimate(ours), {"mean": 50.0, "sd": 1.0}) == expected
 
 
 def seeds(name: str, *shifts: float) -> list[dict[str, Any]]:
@@ -124,7 +120,7 @@ def test_page_says_which_widths_depend_on_the_seed(tmp_path):
     (line,) = [line for line in text.splitlines() if line.startswith("- Seeds lie far apart")]
     assert "U = 32 (50.0, 58.0 and 58.0; the paper's deviation: 0.11)" in line
     assert "U = 16" not in line
-    material = page._material(tmp_path)
+    material = Material.read(tmp_path)
     assert page_claims.stable(material).startswith("Small U is stable, as the paper says: with U = 2 and 16")
 
 
@@ -150,7 +146,7 @@ def test_a_bias_is_told_only_beyond_what_chance_allows(bias, told):
 # --- The tables of ideas ---------------------------------------------------------------------------------------------
 
 
-def idea(name: str, commit: str = "abc", language: str = "en", trained: bool = True, **settings: Any) -> dict[str, Any]:
+def idea(name: str, group: str = "second", language: str = "en", *, trained: bool = True, **settings: Any) -> Any:
     """What a run on the development sets leaves, with made-up figures."""
     tasks = dict.fromkeys(page_ideas.SENTENCES.values(), 60.0) | {page_ideas.WORDS: 40.0, page_ideas.RETRIEVAL: 80.0}
     tasks = tasks if language == "en" else {f"semrel_dev/{language}": 70.04}
@@ -159,30 +155,25 @@ def idea(name: str, commit: str = "abc", language: str = "en", trained: bool = T
         {"task": task, "metric": metrics.get(task, "spearman"), "value": value, "low": 0.0, "high": 100.0}
         for task, value in tasks.items()
     ]
-    settings = Config(epochs=5).to_dict() | settings | ({} if trained else {"epochs": 0})
-    made = {"name": name, "seed": 0, "language": language, "commit": commit, "settings": settings}
+    settings = page_ideas.PAPER | {"epochs": 5} | settings | ({} if trained else {"epochs": 0})
+    made = {"name": name, "seed": 0, "language": language, "list": group, "settings": settings}
     return {**made, "training": {"seconds": 1.0} if trained else None, "figures": figures}
 
 
 def ideas_of(folder: Path, **found: list[dict[str, Any]]) -> list[str]:
     for kind, some in found.items():
-        (folder / kind).mkdir()
         for one in some:
-            (folder / kind / f"{one['name']}-{one['seed']}.json").write_text(json.dumps(one))
+            store.put(folder / (store.IDEAS if kind == "ideas" else kind), one)
     return page_ideas.render(folder).splitlines()
 
 
 PARTS = {"crops": 1.0, "crop_kind": "parts", "crop_shortest": 0.3, "spelling": 1.0, "company": 1.0, "gate": 0.95}
 
 
-def test_tables_of_ideas_match_the_json():
-    text = page.TRIED.read_text(encoding="utf-8")
-    assert text == page.tried(text), "run python experiments/page.py"
-
-
 def test_every_idea_that_was_run_has_its_row():
-    found = [json.loads(path.read_text()) for path in (page.RESULTS / "ideas").glob("*.json")]
-    rows = [line for line in page.TRIED.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    found = store.read(RESULTS / store.IDEAS)
+    lines = (DOCS / "experiments.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
     for run in found:
         (row,) = [row for row in rows if row.startswith(f"| {page_ideas._name(run)} |")]
         for one in run["figures"]:
@@ -206,7 +197,7 @@ def test_a_row_tells_only_what_differs_from_what_its_list_shares(tmp_path):
 
 
 def test_an_idea_that_was_taken_out_stays_in_its_list_with_its_setting(tmp_path):
-    some = [idea("start-0", "second"), idea("third-0", "third"), idea("start-output-5", "second", output=5.0)]
+    some = [idea("start-0"), idea("third-0", "third"), idea("start-output-5", output=5.0)]
     lines = [line for line in ideas_of(tmp_path, ideas=some) if line.startswith(("| start", "| third", "###"))]
     assert [line.split(" | ")[0].strip("| ") for line in lines] == [
         "### The second list",
@@ -221,18 +212,55 @@ def test_an_idea_that_was_taken_out_stays_in_its_list_with_its_setting(tmp_path)
 def test_other_languages_stand_beside_preset_paper(tmp_path):
     before = idea("hi", language="hi")
     before["figures"][0]["value"] = 65.0
-    lines = ideas_of(tmp_path, ideas=[idea("fifth-hi", language="hi"), idea("fifth-af", language="af")], runs=[before])
+    tried = [idea(f"fifth-{code}", "fifth-list", code) for code in ("hi", "af")]
+    lines = ideas_of(tmp_path, ideas=tried, runs=[before])
     assert "| fifth-hi | hi | nothing | 70.0 | 65.0 |" in lines
     assert "| fifth-af | af | nothing | 70.0 | not run yet |" in lines
+
+
+# --- Records ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_of_ideas_are_one_sorted_line_each(tmp_path):
+    place = tmp_path / store.IDEAS
+    for name, seed, value in (("b", 0, 1), ("a", 10, 2), ("a", 9, 3), ("b", 0, 4)):
+        store.put(place, {"name": name, "seed": seed, "value": value})
+    lines = [json.loads(line) for line in place.read_text().splitlines()]
+    assert [(one["name"], one["seed"], one["value"]) for one in lines] == [("a", 9, 3), ("a", 10, 2), ("b", 0, 4)]
+    assert store.find(place, "a", 10) == lines[1]
+    assert store.find(place, "c", 0) is None
+
+
+def _put_many(place: Path, name: str) -> None:
+    for seed in range(20):
+        store.put(place, {"name": name, "seed": seed})
+
+
+def test_processes_that_add_ideas_at_the_same_time_lose_none(tmp_path):
+    place = tmp_path / store.IDEAS
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_put_many, args=(place, name)) for name in ("a", "b")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(store.read(place)) == 40
+
+
+def test_recorded_ideas_are_sorted():
+    text = (RESULTS / store.IDEAS).read_text(encoding="utf-8")
+    keys = [(one["name"], one["seed"]) for one in map(json.loads, text.splitlines())]
+    assert keys == sorted(set(keys))
 
 
 # --- The paper's tables ----------------------------------------------------------------------------------------------
 
 
 def test_paper_json_is_what_the_tex_says():
-    if not TEX.exists():
+    if not paper_source().exists():
         pytest.skip("the paper is not here")
-    assert (page.RESULTS / "paper.json").read_text(encoding="utf-8") == paper.to_json(paper.read(TEX))
+    expected = paper_tables.to_json(paper_tables.read(paper_source()))
+    assert (RESULTS / "paper.json").read_text(encoding="utf-8") == expected
 
 
 def test_a_table_is_read_with_macros_bold_figures_and_deviations_in_a_line_of_their_own():
@@ -247,7 +275,7 @@ def test_a_table_is_read_with_macros_bold_figures_and_deviations_in_a_line_of_th
            & \textbf{$\pm$ 0.1} & $\pm$ 0.2 & $\pm$ 0.3 \\
     \bottomrule
     """
-    table = paper._table(body, {"sstrae": "Self-StrAE"})
+    table = paper_tables._table(body, {"sstrae": "Self-StrAE"})
     assert table["Self-StrAE"] == {
         "Quora R@1": {"mean": 50.63, "sd": 1.45},
         "Quora R@10": {"mean": 9.5, "sd": None},
@@ -260,14 +288,14 @@ def test_a_score_that_is_not_the_mean_of_its_columns_is_found():
     def row(score: float) -> dict[str, Any]:
         return {"a": {"mean": 1.0}, "b": {"mean": 2.0}, "Score": {"mean": score}}
 
-    assert [check["agrees"] for check in paper.scores({"right": row(1.51), "wrong": row(1.53)})] == [True, False]
+    assert [check["agrees"] for check in paper_tables.scores({"right": row(1.51), "wrong": row(1.53)})] == [True, False]
 
 
 # --- The runs --------------------------------------------------------------------------------------------------------
 
 
 def test_one_seed_of_everything_comes_first():
-    todo = runs.plan(runs.chosen(["all"]), [0, 1])
+    todo = plan.plan(plan.chosen(["all"]), [0, 1])
     first = todo[: len(runs.EXPERIMENTS)]
     assert {one.name for one, _ in first} == set(runs.EXPERIMENTS)
     assert {seed for _, seed in first} == {0}
@@ -320,7 +348,7 @@ def reproduced(tiny: Path, *names: str) -> int:
 
 def test_a_run_leaves_its_record_and_is_skipped_the_second_time(tiny, capsys):
     assert reproduced(tiny, "tree", "no-tree", "tree-untrained") == 0
-    found = {name: json.loads((tiny / "out" / f"{name}-0.json").read_text()) for name in ("tree", "no-tree")}
+    found = {name: store.find(tiny / "out" / "runs", name, 0) for name in ("tree", "no-tree")}
     for one in found.values():
         (test,) = [figure for figure in one["figures"] if figure["group"] == "languages"]
         assert test["low"] <= test["value"] <= test["high"]
@@ -328,7 +356,7 @@ def test_a_run_leaves_its_record_and_is_skipped_the_second_time(tiny, capsys):
         assert one["training"]["dev_loss"] > 0
     assert found["tree"]["parameters"]["functions"] == 7 * 2
     assert found["no-tree"]["parameters"]["functions"] == 2 * 2
-    untrained = json.loads((tiny / "out" / "tree-untrained-0.json").read_text())
+    untrained = store.find(tiny / "out" / "runs", "tree-untrained", 0)
     assert (untrained["training"], untrained["settings"]["epochs"]) == (None, 0)
     with np.load(tiny / "weights" / "tree-0.npz") as weights:
         assert weights["embedding"].dtype == np.float16
@@ -336,7 +364,7 @@ def test_a_run_leaves_its_record_and_is_skipped_the_second_time(tiny, capsys):
 
     capsys.readouterr()
     assert reproduced(tiny, "tree") == 0
-    assert "there already" in capsys.readouterr().out
+    assert "already recorded" in capsys.readouterr().out
 
 
 def test_prepared_folders_are_enough_where_the_corpus_is_not(tiny):
@@ -352,7 +380,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tiny, capsys, monkeypatch):
     monkeypatch.setattr(no_tree, "train", broken)
     assert reproduced(tiny, "no-tree", "tree", "tree-untrained") == 1
     assert "no-tree-0 failed: RuntimeError: out of memory" in capsys.readouterr().err
-    assert {path.name for path in (tiny / "out").iterdir()} == {"tree-0.json", "tree-untrained-0.json"}
+    assert {path.name for path in (tiny / "out" / "runs").iterdir()} == {"tree-0.json", "tree-untrained-0.json"}
 
 
 # --- The control without trees ---------------------------------------------------------------------------------------
@@ -394,5 +422,5 @@ def test_no_tree_encodes_the_mean_and_nothing_as_zero():
 
 def test_no_group_has_the_name_of_a_run():
     """Whoever asks for the run would get the whole group."""
-    everything = [*runs.EXPERIMENTS.values(), *importlib.import_module("ideas").IDEAS]
+    everything = [*runs.EXPERIMENTS.values(), *IDEAS]
     assert not {one.name for one in everything} & {group for one in everything for group in one.groups}

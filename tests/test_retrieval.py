@@ -312,9 +312,9 @@ def test_blocks_give_the_same_as_one_go(monkeypatch, documents, queries):
         assert a.items.tolist() == b.items.tolist()
 
 
-@pytest.mark.shared
-def test_arguana_is_read_and_ranked_far_better_than_chance(shared_data):
-    data = read_beir(shared_data / "beir/arguana.tar.xz")
+@pytest.mark.data
+def test_arguana_is_read_and_ranked_far_better_than_chance(data_folder):
+    data = read_beir(data_folder / "beir/arguana.tar.xz")
     assert (len(data.documents), len(data.queries), data.missing) == (8674, 1406, 5)
     known = dict(zip(data.documents, hashed_words(data.documents), strict=True))
     known |= dict(zip(data.queries, hashed_words(data.queries), strict=True))

@@ -196,9 +196,9 @@ def test_a_folder_without_any_set_is_an_error_that_names_the_files(tmp_path):
         suites.tasks("stss", tmp_path)
 
 
-@pytest.mark.shared
-def test_all_sentence_and_word_sets_of_the_shared_data_are_read(shared_data):
-    rows = [row for suite in ("sts", "words", "languages") for row in suites.run(letters, suite, shared_data / "eval")]
+@pytest.mark.data
+def test_all_sentence_and_word_sets_of_the_data_folder_are_read(data_folder):
+    rows = [row for suite in ("sts", "words", "languages") for row in suites.run(letters, suite, data_folder / "eval")]
     assert len(rows) == 8 + 3 + 9
     counts = {row.task: row.outcome.n for row in rows if row.outcome}
     assert counts["semrel"] == 5500
@@ -209,12 +209,12 @@ def test_all_sentence_and_word_sets_of_the_shared_data_are_read(shared_data):
     stsb = by_task(rows)["stsb"].outcome
     assert stsb
     assert 50 < stsb.value < 75  # pairs of letters go a long way; a column or sign mixed up would show
-    pairs = [task for task in suites.tasks("dev", shared_data) if task.group == "dev"]
+    pairs = [task for task in suites.tasks("dev", data_folder) if task.group == "dev"]
     sizes = [row.outcome.n for task in pairs for row in suites.measure(letters, task) if row.outcome]
     assert sizes == [351, 238, 9917]
     assert not any("items, where the authors' file has" in row.note for row in rows)
-    assert all(task.paths for task in suites.tasks("dev", shared_data))
-    assert [task.name for task in suites.tasks("paper", shared_data) if not task.paths] == ["quora"]
+    assert all(task.paths for task in suites.tasks("dev", data_folder))
+    assert [task.name for task in suites.tasks("paper", data_folder) if not task.paths] == ["quora"]
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------

@@ -243,10 +243,10 @@ def test_memory_beyond_input_and_output_does_not_grow(tokenizer, monkeypatch):
     assert beyond(texts) < 1.3 * beyond(texts[: len(texts) // 4]) + 100_000
 
 
-@pytest.mark.shared
+@pytest.mark.data
 @pytest.mark.parametrize("language", ["en", "hi", "am", "ar", "te", "mr", "es", "la"])
-def test_real_lines_give_the_pieces_of_the_library(shared_data: Path, language):
-    path = shared_data / "corpora" / language / "dev.txt.xz"
+def test_real_lines_give_the_pieces_of_the_library(data_folder: Path, language):
+    path = data_folder / "corpora" / language / "dev.txt.xz"
     if not path.exists():
         pytest.skip(f"{path} is not here")
     lines = lzma.decompress(path.read_bytes()).decode().splitlines()[:2000]

@@ -1,0 +1,1 @@
+"""Speed and memory, measured. Each script checks its results first: `python -m benchmarks.encode`."""

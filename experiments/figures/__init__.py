@@ -1,0 +1,1 @@
+"""Measure trained models and draw pictures for RESULTS.md."""

@@ -1,0 +1,35 @@
+"""How fast a model encodes, in a process that does nothing else: claims.py starts it, once for each number of threads.
+
+    BANYAN_THREADS=1 python -m experiments.figures.inference MODEL < sentences.txt
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+
+from experiments.training.weights import load
+
+REPEATS = 3  # the fastest counts: the machine may have other work
+
+
+def main() -> None:
+    lines = sys.stdin.read().splitlines()
+    started = time.perf_counter()
+    model = load(sys.argv[1])
+    model.encode(lines[:64])  # kernels are compiled, or read from their cache
+    ready = time.perf_counter() - started
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        model.encode(lines)
+        times.append(time.perf_counter() - started)
+    assert "torch" not in sys.modules, "encoding has imported torch"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"sentences_per_second": len(lines) / min(times), "seconds_to_load": ready, "peak_bytes": peak}))
+
+
+if __name__ == "__main__":
+    main()

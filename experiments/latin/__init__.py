@@ -1,0 +1,1 @@
+"""The Latin case behind docs/latin.md."""

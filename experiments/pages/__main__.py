@@ -1,0 +1,51 @@
+"""Write every page that shows results, from the JSON in experiments/results.
+
+    python -m experiments.pages [--check]
+
+RESULTS.md is written as a whole. In README.md, docs/experiments.md, docs/latin.md and docs/baselines/*.md only the
+parts between marks are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from banyan.files import write_text
+from experiments.pages import ideas, latin, results, systems
+from experiments.pages.markdown import GENERATED, between
+from experiments.places import DOCS, RESULTS, ROOT
+from experiments.records import entries
+from experiments.records.material import Material
+
+
+def pages() -> dict[Path, str]:
+    """The text of each page, as it should be."""
+    material = Material.read(RESULTS)
+    parts = {ROOT / "README.md": results.summary(material), DOCS / "experiments.md": ideas.render(RESULTS)}
+    found = {ROOT / "RESULTS.md": results.render(RESULTS)}
+    found |= {path: between(_text(path), GENERATED, f"{part}\n") for path, part in parts.items()}
+    found[latin.PAGE] = latin.filled(_text(latin.PAGE), entries.read(RESULTS / "latin.json"))
+    return found | systems.pages(material, RESULTS / "compared")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="report pages that are out of date, and write nothing")
+    options = parser.parse_args(arguments)
+    stale = {path: text for path, text in pages().items() if not path.exists() or _text(path) != text}
+    for path, text in stale.items():
+        if options.check:
+            print(f"{path.name} is out of date: run python -m experiments.pages", file=sys.stderr)
+        else:
+            write_text(path, text)
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

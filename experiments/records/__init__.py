@@ -1,0 +1,1 @@
+"""Read and write the JSON in experiments/results."""

@@ -1,0 +1,1 @@
+"""Train, evaluate and record the runs behind the tables."""

@@ -1,0 +1,118 @@
+"""The figures of a trained model, made on the CPU, where they need not wait for the next run on the GPU."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from banyan import threads
+from banyan.config import Config
+from banyan.encoder import TOKENIZER, Banyan
+from banyan.errors import BanyanError
+from banyan.evaluate import suites
+from banyan.evaluate.outcome import mean
+from banyan.evaluate.suites import Row
+from banyan.tokenizer import Tokenizer
+
+ENGLISH = ("sts", "words", "retrieval", "dev")
+CLASSIFICATION = "classification"
+
+
+def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path, data: Path, wanted: list[str]) -> Any:
+    """What the run's record says under "figures" and "scores"."""
+    tokenizer = Tokenizer.from_file(folder / TOKENIZER)
+    if record["model"] == "no-tree":
+        from experiments.training.no_tree import Encoder
+
+        encode: Any = Encoder(tokenizer, weights["embedding"]).encode
+    else:
+        config = Config(**{**record["settings"], "epochs": None})
+        encode = Banyan(config, tokenizer, weights).encode
+    rows = [row for suite in wanted for row in _suite(encode, suite, data, record["language"])]
+    return {"figures": [_figure(row) for row in rows], "scores": _scores(rows)}
+
+
+def suites_of(language: str, classification: bool) -> list[str]:
+    if language != "en":
+        return ["languages", "dev"]
+    return [*ENGLISH, *([CLASSIFICATION] if classification else [])]
+
+
+def _suite(encode: Any, suite: str, data: Path, language: str) -> list[Row]:
+    languages = [] if language == "en" else [language]
+    if suite == "dev" and language == "es":  # there is none for Spanish
+        return []
+    return suites.run(encode, suite, data, languages)
+
+
+def _figure(row: Row) -> dict[str, Any]:
+    if row.outcome is None:
+        return {"group": row.group, "task": row.task, "value": None, "note": row.note}
+    interval = row.outcome.interval()
+    return {
+        "group": row.group,
+        "task": row.task,
+        "metric": row.outcome.metric,
+        "n": row.outcome.n,
+        "value": row.outcome.value,
+        "low": interval.low,
+        "high": interval.high,
+        "note": row.note,
+    }
+
+
+def _scores(rows: list[Row]) -> dict[str, dict[str, float]]:
+    """The means over the sentence sets and over the word sets, each with its interval."""
+    found = {}
+    for group, members in itertools.groupby(rows, key=lambda row: row.group):
+        outcomes = [row.outcome for row in members if row.outcome is not None]
+        if group in ("sts", "words") and outcomes:
+            value, interval = mean(outcomes)
+            found[group] = {"value": value, "low": interval.low, "high": interval.high}
+    return found
+
+
+class Here(Executor):
+    """Work is done where it is asked for: on the CPU there is nothing to go on with meanwhile."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future:
+        future: Future = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def beside(workers: int) -> Executor:
+    """What evaluates while a GPU trains on; each worker has its share of the cores."""
+    if workers == 0:
+        return Here()
+    cores = max(1, (threads.available() - 2) // workers)  # two are left to training
+    return ProcessPoolExecutor(workers, get_context("spawn"), _settle, (cores,))
+
+
+def _settle(cores: int) -> None:
+    """A worker keeps to so many cores, and ends when it is told to by its parent, not by the terminal."""
+    os.environ["BANYAN_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(cores)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def check_data(data: Path, language: str, wanted: list[str]) -> None:
+    """An error now rather than after training."""
+    for suite in wanted:
+        languages = [] if language == "en" else [language]
+        if suite == "dev" and language == "es":
+            continue
+        found = suites.tasks(suite, data, languages)
+        lacking = [task.name for task in found if not task.paths and task.name != "quora"]
+        if lacking:
+            raise BanyanError(f"{data} lacks {', '.join(lacking)} of the suite {suite}")

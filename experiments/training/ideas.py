@@ -1,0 +1,168 @@
+"""What was tried to get past the paper: each an experiment that is measured on the development sets alone.
+
+    python -m experiments.training.reproduce ideas --work work
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.training.runs import Experiment
+
+EPOCHS = 5
+COUNTED: dict[str, Any] = {"spelling": 1.0, "company": 1.0, "gate": 0.95}
+PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.3}
+START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0}
+THIRD: dict[str, Any] = {**START, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
+FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
+FIFTH: dict[str, Any] = {**FOURTH, "pieces": "bpe", "vocab_factor": 2.0}
+ONCE: dict[str, Any] = {**FOURTH, "repeats": False}
+TWELFTH: dict[str, Any] = {**ONCE, "lexical": 256}
+CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
+WIDE: dict[str, Any] = {"dim": 512, "channels": 256}
+
+_SECOND: dict[str, dict[str, Any]] = {
+    "0": {},
+    "no-dropout": {"dropout": 0.0},
+    "crops-3": {"crops": 3.0},
+    "crops-10": {"crops": 10.0},
+    "warm": {"crop_temperature": 0.1},
+    "warm-3": {"crops": 3.0, "crop_temperature": 0.1},
+    "cold": {"crop_temperature": 0.03},
+    "short": {"crop_shortest": 0.1},
+    "1-epoch": {"epochs": 1},
+    "2-epochs-falling": {"epochs": 2, "lr_end": 0.0},
+    "slow": {"lr": 3e-4},
+    "spelling-2": {"spelling": 2.0},
+    "company-2": {"company": 2.0},
+    "long": {"spelling": 4.0, "company": 4.0},
+    "2048": {"batch_size": 2048},
+    "50000": {"vocab_size": 50_000},
+    "digits": {"zero_digits": False},
+    "unigram": {"pieces": "unigram"},
+    "gate": {"gate": 0.98},
+    "dropout-3": {"crops": 3.0, "dropout": 0.0},
+    "no-crops": {"crops": 0.0},
+}
+_THIRD: dict[str, dict[str, Any]] = {
+    "0": {},
+    "cold": {"crop_temperature": 0.03},
+    "no-dropout": {"dropout": 0.0},
+    "cold-no-dropout": {"crop_temperature": 0.03, "dropout": 0.0},
+    "less-dropout": {"crop_temperature": 0.03, "dropout": 0.03},
+    "cold-falling": {"crop_temperature": 0.03, "lr_end": 0.0},
+    "cold-crops-3": {"crop_temperature": 0.03, "crops": 3.0},
+    "2-epochs": {"crop_temperature": 0.03, "epochs": 2},
+    "10-epochs": {"crop_temperature": 0.03, "epochs": 10},
+    "batch": {"crop_temperature": 0.03, "candidates": "batch"},
+    "both": {"crop_temperature": 0.03, "objective": "both", "epochs": 1},
+    "1024": {"crop_temperature": 0.03, "batch_size": 1024},
+}
+_FOURTH: dict[str, dict[str, Any]] = {
+    "spelling-2": {"spelling": 2.0},
+    "more": {"spelling": 2.0, "company": 2.0},
+    "crops-10": {"crops": 10.0},
+    "colder": {"crop_temperature": 0.02},
+    "less-dropout": {"dropout": 0.05},
+    "10-epochs": {"epochs": 10},
+    "falling": {"lr_end": 0.0},
+    "1024": {"batch_size": 1024},
+    "even": {"crop_shortest": 0.45},
+    "balanced": {"structure": "balanced"},
+    "random": {"structure": "random"},
+    "cheap": CHEAP,
+    "no-company": {"company": 0.0},
+}
+_TWELFTH: dict[str, dict[str, Any]] = {
+    "0": {},
+    "no-spelling": {"spelling": 0.0},
+    "half-spelling": {"spelling": 0.5},
+    "no-spelling-crops-1": {"spelling": 0.0, "crops": 1.0},
+    "no-spelling-company-2": {"spelling": 0.0, "company": 2.0},
+    "x2": {"vocab_factor": 2.0},
+    "x2-no-spelling": {"vocab_factor": 2.0, "spelling": 0.0},
+    "x2-crops-1": {"vocab_factor": 2.0, "crops": 1.0},
+    "x2-no-spelling-crops-1": {"vocab_factor": 2.0, "spelling": 0.0, "crops": 1.0},
+}
+
+
+def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
+    merged: dict[str, Any] = {"epochs": EPOCHS}
+    for some in settings:
+        merged |= some
+    named = name if language == "en" else f"{name}-{language}"
+    return Experiment(named, (group, "ideas"), 1, language, settings=merged, choosing=True, **more)
+
+
+IDEAS = [
+    _idea("paper-5"),
+    _idea("parts", PARTS),
+    _idea("gate", {"gate": 0.95}),
+    _idea("spelling", COUNTED, {"company": 0.0}),
+    _idea("company", COUNTED, {"spelling": 0.0}),
+    _idea("counted-untrained", COUNTED, trained=False),
+    _idea("counted", COUNTED),
+    _idea("counted-parts", COUNTED, PARTS),
+    _idea("counted-parts-1", COUNTED, PARTS, {"crops": 1.0}),
+    _idea("counted-parts-3", COUNTED, PARTS, {"crops": 3.0}),
+    _idea("counted-parts-warm", COUNTED, PARTS, {"crop_temperature": 0.1}),
+    _idea("counted-parts-slow", COUNTED, PARTS, {"lr": 3e-4}),
+    _idea("counted-long-parts", COUNTED, PARTS, {"spelling": 3.0, "company": 3.0}),
+    _idea("counted-parts-falling", COUNTED, PARTS, {"lr_end": 0.0}),
+    _idea("counted-parts-batch", COUNTED, PARTS, {"candidates": "batch"}),
+    _idea("counted-parts-2048", COUNTED, PARTS, {"batch_size": 2048, "lr": 2e-3}),
+    _idea("counted-parts-1-epoch", COUNTED, PARTS, {"epochs": 1}),
+    _idea("counted-parts-no-dropout", COUNTED, PARTS, {"dropout": 0.0}),
+    _idea("counted-parts-balanced", COUNTED, PARTS, {"structure": "balanced"}),
+    _idea("counted-parts-50000", COUNTED, PARTS, {"vocab_size": 50_000}),
+    # with n-grams that have marks at their ends
+    *(_idea(f"start-{name}", START, settings, group="second") for name, settings in _SECOND.items()),
+    _idea("start-untrained", START, group="second", trained=False),
+    # what was good in the second, together
+    *(_idea(f"third-{name}", THIRD, settings, group="third") for name, settings in _THIRD.items()),
+    _idea("third-untrained", THIRD, group="third", trained=False),
+    *(_idea(f"fourth-{name}", FOURTH, settings, group="fourth") for name, settings in _FOURTH.items()),
+    *(_idea("fifth", FIFTH, group="fifth-list", language=language) for language in ("en", "hi", "ha", "af")),
+    _idea("fifth-half-company", FIFTH, {"company": 0.5}, group="fifth-list"),
+    _idea("fifth-crops-1", FIFTH, {"crops": 1.0}, group="fifth-list"),
+    _idea("fifth-spelling-2", FIFTH, {"spelling": 2.0}, group="fifth-list"),
+    _idea("fifth-unigram", FOURTH, group="fifth-list", language="hi"),
+    # on a CPU: does a small corpus need more steps?
+    _idea("cheap-unigram", FOURTH, CHEAP, group="sixth", language="ha"),
+    _idea("cheap-bpe", FOURTH, CHEAP, {"pieces": "bpe"}, group="sixth", language="ha"),
+    _idea("once", FOURTH, CHEAP, {"pieces": "bpe", "repeats": False, "epochs": 8}, group="sixth", language="ha"),
+    # next: each token once in a tree; how many epochs, and which pieces, for other languages
+    _idea("seventh", ONCE, group="seventh-list"),
+    _idea("seventh-bpe", ONCE, {"pieces": "bpe"}, group="seventh-list"),
+    _idea("seventh-x2", ONCE, {"vocab_factor": 2.0}, group="seventh-list"),
+    _idea("seventh-3-epochs", ONCE, {"epochs": 3}, group="seventh-list"),
+    _idea("seventh-256", ONCE, {"batch_size": 256}, group="seventh-list"),
+    _idea("seventh-384", ONCE, {"dim": 384, "channels": 192}, group="seventh-list"),
+    _idea("seventh-512", ONCE, WIDE, group="seventh-list"),
+    _idea("seventh-512-more", ONCE, WIDE, {"spelling": 2.0, "company": 2.0}, group="seventh-list"),
+    *(
+        _idea(f"seventh-{pieces}-{n}", ONCE, {"pieces": pieces, "epochs": n}, group="seventh-list", language=language)
+        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+        for pieces in ("unigram", "bpe")
+        for n in (5, 12)
+    ),
+    # once more with every repeat in the trees that are learnt from
+    _idea("eighth", FOURTH, group="eighth-list"),
+    _idea("eighth-bpe", FOURTH, {"pieces": "bpe"}, group="eighth-list"),
+    _idea("eighth-512", FOURTH, WIDE, group="eighth-list"),
+    *(
+        _idea("eighth-bpe-12", FOURTH, {"pieces": "bpe", "epochs": 12}, group="eighth-list", language=language)
+        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
+    *(
+        _idea("ninth-512", ONCE, WIDE, {"pieces": "bpe", "epochs": 12}, group="ninth-list", language=one)
+        for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
+    # spelling has dimensions of its own: need leaves begin with it, and can they be whole words?
+    *(_idea(f"twelfth-{name}", TWELFTH, settings, group="twelfth-list") for name, settings in _TWELFTH.items()),
+    *(
+        _idea(f"twelfth-{name}", TWELFTH, _TWELFTH[name], {"epochs": None}, group="twelfth-list", language=language)
+        for name in ("0", "no-spelling", "x2", "x2-no-spelling")
+        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
+]

@@ -1,0 +1,201 @@
+"""Train and evaluate the runs behind the tables. Runs that are recorded already are skipped.
+
+    python -m experiments.training.reproduce all --prepare --work work
+    python -m experiments.training.reproduce english languages --work work --seeds 0 1 2 3
+
+NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls, presets, all,
+ideas. One seed of everything is trained first. A run is recorded in experiments/results/runs/NAME-SEED.json, an idea in
+experiments/results/ideas.jsonl; `python -m experiments.pages` makes the pages from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from banyan import devices
+from banyan.config import Config
+from banyan.display import Display, duration
+from banyan.errors import BanyanError, first_line
+from experiments.data import add_data_option
+from experiments.places import RESULTS
+from experiments.records import store
+from experiments.training import weights as on_disk
+from experiments.training.evaluation import CLASSIFICATION, beside, check_data, figures, suites_of
+from experiments.training.plan import chosen, plan
+from experiments.training.prepared import Prepared, name_of, prepared
+from experiments.training.runs import Experiment
+from experiments.training.trained import commit, trained
+from experiments.training.weights import OUTPUT, OUTPUT_NPZ, Weights, arrays_of
+
+CLASSIFIED = ("banyan", "self-strae")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    display = Display(quiet=not sys.stderr.isatty())
+    try:
+        todo = plan(chosen(options.names), options.seeds)
+        if options.prepare:
+            for one, seed in todo:  # what is there already is not made again
+                prepared(one.language, options.data, options.work, Display(), one.config(seed))
+            return 0
+        for experiment, _ in todo:
+            check_data(options.data, experiment.language, _wanted(experiment, options))
+    except BanyanError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    on_cpu = devices.choose(options.device).type == "cpu"  # where training has use for every core
+    with beside(0 if on_cpu else options.workers) as pool:
+        return Session(options, display, pool).run(todo)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    add_data_option(parser)
+    parser.add_argument("--work", type=Path, required=True, help="where prepared corpora are, and runs under way")
+    parser.add_argument("--results", type=Path, default=RESULTS, help=f"holds {store.RUNS}/ and {store.IDEAS}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--prepare", action="store_true", help="only make tokenizers and stores")
+    parser.add_argument("--classification", action="store_true", help=f"also SST-2 and MRPC, of {CLASSIFIED}")
+    parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="of these runs, or of all")
+    parser.add_argument("--keep-output", action="store_true", help="of those runs, in a file of its own")
+    parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="where they go, as NAME-SEED.npz")
+    parser.add_argument("--workers", type=int, default=4, help="processes that evaluate beside a GPU (0: none)")
+    parser.add_argument("--commit", default=commit(), help="of the code (default: what git says)")
+    parser.add_argument("--sharing", type=int, default=1, help="so many of these commands share the device: recorded")
+    parser.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="begin no run later")
+    return parser.parse_args(arguments)
+
+
+def _wanted(experiment: Experiment, options: argparse.Namespace) -> list[str]:
+    if experiment.choosing:
+        return ["dev"]
+    return suites_of(experiment.language, options.classification and experiment.name in CLASSIFIED)
+
+
+@dataclass
+class Session:
+    options: argparse.Namespace
+    display: Display
+    pool: Executor
+    failed: int = 0
+    corpora: dict[str, Prepared] = field(default_factory=dict)
+    pending: list[tuple[Path, dict[str, Any], Future]] = field(default_factory=list)
+
+    def run(self, todo: list[tuple[Experiment, int]]) -> int:
+        """All of it; what went wrong is told, and does not stop the rest."""
+        began = time.monotonic()
+        try:
+            for experiment, seed in todo:
+                if time.monotonic() - began > self.options.stop_after:
+                    print("time is up: the same command goes on from here", file=sys.stderr)
+                    break
+                try:
+                    self._one(experiment, seed)
+                except Exception as error:
+                    self._failure(f"{experiment.name}-{seed}", error)
+                self._collect(wait=False)
+        finally:
+            self._collect(wait=True)
+        return 1 if self.failed else 0
+
+    def _one(self, experiment: Experiment, seed: int) -> None:
+        options, wanted = self.options, _wanted(experiment, self.options)
+        place = options.results / (store.IDEAS if experiment.choosing else store.RUNS)
+        stem = f"{experiment.name}-{seed}"
+        found = _finished(store.find(place, experiment.name, seed), experiment.recorded(seed))
+        if found and set(wanted) <= set(found["suites"]):
+            print(f"{stem}: already recorded", flush=True)
+            return
+        text = self._corpus(experiment.language, experiment.config(seed))
+        if found and (weights := self._kept(stem)):
+            wanted = [suite for suite in wanted if suite not in found["suites"]]
+            self._submit(place, found, weights, text, wanted)
+            return
+        mark = sha256(json.dumps(experiment.recorded(seed)).encode()).hexdigest()[:8]
+        folder = options.work / "runs" / f"{stem}-{mark}"
+        weights, record = trained(experiment, seed, text, folder, devices.choose(options.device), self.display)
+        record["commit"], record["sharing"] = options.commit, options.sharing
+        if experiment.choosing:
+            record["list"] = experiment.groups[0]
+        output = {name: weights.pop(name) for name in OUTPUT if name in weights}  # evaluation does not need it
+        kept = options.keep_weights
+        if kept is not None and (not kept or {experiment.name, stem} & set(kept)):
+            on_disk.write(options.out_weights / f"{stem}.npz", weights, experiment.config(seed), text.tokenizer)
+            if options.keep_output and output:
+                on_disk.write_arrays(options.out_weights / f"{stem}{OUTPUT_NPZ}", output)
+        self._submit(place, {**record, "suites": [], "figures": [], "scores": {}}, weights, text, wanted)
+
+    def _submit(
+        self, place: Path, record: dict[str, Any], weights: Weights, text: Prepared, wanted: list[str]
+    ) -> None:
+        future = self.pool.submit(figures, record, weights, text.folder, self.options.data, wanted)
+        self.pending.append((place, {**record, "suites": [*record["suites"], *wanted]}, future))
+
+    def _collect(self, wait: bool) -> None:
+        """Record the runs whose evaluation is finished; or wait for all of them."""
+        for pending in list(self.pending):
+            place, record, future = pending
+            if not (wait or future.done()):
+                continue
+            self.pending.remove(pending)
+            stem = f"{record['name']}-{record['seed']}"
+            try:
+                made = future.result()
+            except Exception as error:
+                self._failure(stem, error)
+                continue
+            record["figures"] = [*record["figures"], *made["figures"]]
+            record["scores"] = {**record["scores"], **made["scores"]}
+            store.put(place, record)
+            print(_line(stem, record), flush=True)
+
+    def _failure(self, stem: str, error: Exception) -> None:
+        self.failed += 1
+        print(f"{stem} failed: {type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True)
+
+    def _corpus(self, language: str, config: Config) -> Prepared:
+        name = name_of(language, config)
+        if name not in self.corpora:
+            self.corpora[name] = prepared(language, self.options.data, self.options.work, self.display, config)
+        return self.corpora[name]
+
+    def _kept(self, stem: str) -> Weights | None:
+        """The weights of a run that was finished earlier, if they were kept."""
+        path = self.options.out_weights / f"{stem}.npz"
+        if not path.exists():
+            return None
+        return {name: array for name, array in arrays_of(path).items() if name != "config"}
+
+
+def _finished(found: dict[str, Any] | None, recorded: dict[str, Any]) -> dict[str, Any] | None:
+    """The record, if it has the same settings. Settings that are newer than the record have their default."""
+    if found is None:
+        return None
+    made_with = {**found, "settings": {**Config().to_dict(), **found["settings"]}}
+    return found if all(made_with.get(name) == value for name, value in recorded.items()) else None
+
+
+def _line(stem: str, record: dict[str, Any]) -> str:
+    training = record["training"]
+    took = f"{duration(training['seconds'])}, loss {training['train_loss']:.3f}" if training else "not trained"
+    scores = [f"{name} {score['value']:.2f}" for name, score in record["scores"].items()]
+    chosen_on = [one for one in record["figures"] if one["group"].startswith("dev")]
+    scores += [f"{one['task']} {one['metric']} {one['value']:.1f}" for one in chosen_on]
+    tests = [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["group"] == "languages"]
+    tests += [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["group"] == CLASSIFICATION]
+    return f"{stem}: {took}; {', '.join(scores + tests)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""One training run on a prepared corpus: its weights, and the record of what it took."""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import resource
+import shutil
+import subprocess
+import time
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from banyan import devices, threads
+from banyan.config import DEFAULT_PRESET, Config
+from banyan.display import Display
+from banyan.distributed import Processes
+from banyan.model import BanyanModel
+from banyan.runfolder import METRICS, RunFolder
+from banyan.training import Run
+from experiments.data import SHOWN
+from experiments.hardware import processor
+from experiments.places import ROOT
+from experiments.training import no_tree
+from experiments.training.power import sampled
+from experiments.training.prepared import Prepared, sources
+from experiments.training.runs import Experiment
+from experiments.training.weights import Weights
+
+_PACKAGES = ("banyan-embed", "torch", "triton", "numpy", "numba", "tokenizers")
+
+
+class Trained(NamedTuple):
+    weights: Weights  # the embedding and, of trees, the seven functions and the output layer
+    parameters: dict[str, int]
+    training: dict[str, Any]
+
+
+def trained(
+    experiment: Experiment, seed: int, text: Prepared, folder: Path, device: torch.device, display: Display
+) -> tuple[Weights, dict[str, Any]]:
+    """The weights after all epochs (or none), and everything about the run but its figures."""
+    config = experiment.config(seed)
+    _forget(device)
+    started = time.monotonic()
+    with devices.using(device, False), sampled(device) as power:
+        if experiment.model == "no-tree":
+            result = _no_tree(experiment, config, text, device)
+        else:
+            result = _banyan(experiment, config, text, folder, device, display)
+    record = {
+        **experiment.recorded(seed),
+        "vocabulary": text.tokenizer.vocab_size,
+        "parameters": result.parameters,
+        "training": {**result.training, "peak_memory_bytes": _peak_memory(device)} if experiment.trained else None,
+        "energy": power.record(result.training["seconds"]) if experiment.trained else None,
+        "seconds_in_all": time.monotonic() - started,
+        "machine": machine(device),
+        "command": command(experiment, seed) if experiment.model == "banyan" and experiment.trained else None,
+    }
+    return result.weights, record
+
+
+def _banyan(
+    experiment: Experiment, config: Config, text: Prepared, folder: Path, device: torch.device, display: Display
+) -> Trained:
+    model = BanyanModel(config, text.tokenizer.vocab_size, pieces=text.tokenizer.pieces).to(device)
+    model.precision = devices.choose_precision("auto", device)
+    training: dict[str, Any] = {}
+    place = RunFolder(folder)
+    place.work.mkdir(parents=True, exist_ok=True)
+    share, us = config.batch_size, Processes()
+    run = Run(place, model, text.tokenizer, text.store, text.dev, None, share, text.store.report, display, us)
+    with closing(run):
+        if experiment.trained:
+            run.go(checkpoint_seconds=60, tensorboard=False)
+            training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
+    shutil.rmtree(folder)
+    numbers = {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return Trained(model.folded(), counted(numbers), training)
+
+
+def _no_tree(experiment: Experiment, config: Config, text: Prepared, device: torch.device) -> Trained:
+    model = no_tree.NoTree(config, text.tokenizer.vocab_size).to(device)
+    training = no_tree.train(model, text.store, text.dev) if experiment.trained else {}
+    numbers = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return Trained({"embedding": numbers["embedding"].cpu().numpy()}, counted(numbers), training)
+
+
+def counted(numbers: dict[str, torch.Tensor]) -> dict[str, int]:
+    """How many parameters of each kind the model has."""
+    kinds = {"embedding": "embedding", "ngram_vectors": "embedding", "out_weight": "output", "out_bias": "output"}
+    counts = {"functions": 0, "embedding": 0, "output": 0}
+    for name, tensor in numbers.items():
+        counts[kinds.get(name, "functions")] += tensor.numel()
+    return counts
+
+
+def _told(metrics: Path) -> dict[str, Any]:
+    """The sums over a run's steps, and the losses of its last epoch."""
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    steps = [line for line in lines if "loss" in line]
+    last = [line for line in lines if "finished_epoch" in line][-1]
+    sums = {name: sum(line[name] for line in steps) for name in ("tokens", "sentences", "nodes", "plain_nodes")}
+    return {"steps": len(steps), **sums, "train_loss": last["train_loss"], "dev_loss": last.get("dev_loss")}
+
+
+def _forget(device: torch.device) -> None:
+    """What an earlier run left in the device's memory."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.init()  # no figures can be reset before
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Of the device; on the CPU, of this process since it began."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+    return {"device": device.type, "name": name, "threads": threads.available(), "versions": _versions()}
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def command(experiment: Experiment, seed: int) -> str:
+    """What gives the same model from the command line."""
+    train, dev = sources(experiment.language, SHOWN)
+    wanted = experiment.config(seed).to_dict()
+    preset = Config.from_preset(experiment.preset).to_dict()
+    changed = {name: value for name, value in wanted.items() if value != preset[name] and name != "preset"}
+    parts = ["banyan", "train", str(train), "--dev", str(dev), "--out", f"models/{experiment.name}-{seed}"]
+    if experiment.preset != DEFAULT_PRESET:
+        parts += ["--preset", experiment.preset]
+    for name, value in changed.items():
+        flag = name.replace("_", "-")
+        parts += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return " ".join(parts)
+
+
+def commit() -> str | None:
+    """Of the code; a + says that it was changed since."""
+    try:
+        head = _git("rev-parse", "--short=12", "HEAD")
+        return head + "+" * bool(_git("status", "--porcelain", "src"))
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
