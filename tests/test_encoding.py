@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from banyan import encoding, files
-from banyan.cli import main
+from banyan.commands import main
 from banyan.config import Config
 from banyan.corpus import in_blocks
 from banyan.encoder import Banyan
