@@ -373,7 +373,7 @@ def test_a_model_that_is_not_the_demos_is_never_overwritten(tmp_path, farm):
 
 @pytest.mark.parametrize("missing", ["torch", "sklearn"])
 def test_a_missing_package_is_said_before_training(tmp_path, farm, monkeypatch, missing):
-    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == missing else object())
+    monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(BanyanError, match=r"banyan-embed\[train,demo\]"):
         run(tmp_path, farm)
 

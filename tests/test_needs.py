@@ -16,14 +16,15 @@ def refusal(module, **installs):
 
 def test_a_missing_package_is_named_with_its_purpose_and_the_command_that_installs_it():
     assert refusal("nothing", extra="data") == 'Reading a.parquet needs nothing: pip install "banyan-embed[data]"'
-    assert refusal("no_thing", package="no-thing") == "Reading a.parquet needs no-thing: pip install no-thing"
-    assert refusal("nothing") == "Reading a.parquet needs nothing: pip install nothing"
+    assert refusal("no_thing") == "Reading a.parquet needs no-thing: pip install no-thing"
 
 
-def test_a_missing_dependency_and_an_old_version_are_named_too():
-    assert refusal("nothing", package="thing") == (
-        "Reading a.parquet needs thing (No module named 'nothing'): pip install thing"
-    )
+def test_a_package_goes_by_the_name_that_pip_knows(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert refusal("sklearn") == "Reading a.parquet needs scikit-learn: pip install scikit-learn"
+
+
+def test_a_package_that_is_too_old_is_named_with_what_it_lacks():
     assert refusal("json.newer") == "Reading a.parquet needs json (No module named 'json.newer'): pip install json"
     with pytest.raises(BanyanError, match=r"needs json \(cannot import name 'newer' from 'json'.*\): pip"), needs("It"):
         from json import newer  # noqa: F401

@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +22,7 @@ from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.files import write_text
 from banyan.stdlib_text import Entry, StdlibText, gather
+from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -199,10 +199,10 @@ def run_demo(
 
 
 def _check_installed() -> None:
-    """Better said now than after the training."""
-    for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
-        if find_spec(module) is None:
-            raise BanyanError(f'the demo needs {package}: pip install "banyan-embed[train,demo]"')
+    """Fail now rather than after the training."""
+    with needs("The demo", "train,demo"):
+        import sklearn  # noqa: F401
+        import torch  # noqa: F401
 
 
 def _train(corpus: Path, out: str | Path, **settings: Any) -> Model:

@@ -212,7 +212,7 @@ class _Parquet:
     """Collected as an Arrow stream, which can be appended to, and rewritten at the end, which Parquet needs."""
 
     def __init__(self, width: int, dtype: Any = np.float32) -> None:
-        with needs("Writing Parquet", extra="data"):
+        with needs("Writing Parquet", "data"):
             import pyarrow
             import pyarrow.parquet
         self.arrow = pyarrow

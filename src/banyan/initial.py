@@ -17,6 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from banyan import threads
+from banyan.support.needs import needs
 from banyan.tokenizer import BYTES
 
 SHORTEST, LONGEST = 3, 4  # n-grams
@@ -43,7 +44,8 @@ def ngrams_of(piece: str) -> list[str]:
 
 def spelling(pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim: int, seed: int) -> np.ndarray:
     """Sketches of pieces [V, dim], of length 1 on average."""
-    from scipy.sparse import csr_matrix
+    with needs("Training", "train"):
+        from scipy.sparse import csr_matrix
 
     found = [ngrams_of(piece) for piece in pieces]
     numbers = {ngram: i for i, ngram in enumerate(dict.fromkeys(ngram for some in found for ngram in some))}

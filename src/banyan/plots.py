@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 from banyan import files
+from banyan.support.needs import needs
 
 
 def loss_curve(metrics: Path, out: Path) -> None:
     """loss.png: the loss of each step, smoothed, and the held-out loss of each epoch."""
-    from matplotlib.figure import Figure
+    with needs("Drawing the loss", "train"):
+        from matplotlib.figure import Figure
 
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     steps = [(row["step"], row["loss"]) for row in rows if "loss" in row]

@@ -70,7 +70,7 @@ class HubSet:
     kind = "hub"
 
     def __init__(self, name: str, column: str | None) -> None:
-        with needs(f"Loading {name}", extra="hub"):
+        with needs(f"Loading {name}", "hub"):
             import datasets
         repository, _, config = name.removeprefix("hf:").partition(":")
         if not repository:

@@ -82,7 +82,7 @@ def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterat
 
 
 def open_parquet(path: Path) -> Any:
-    with needs(f"Reading {path}", extra="data"):
+    with needs(f"Reading {path}", "data"):
         from pyarrow import parquet
     try:
         return parquet.ParquetFile(path)

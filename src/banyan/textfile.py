@@ -176,7 +176,7 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
 
 def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
     """Frame by frame, because zstandard's own stream reader takes a cut file for a whole one."""
-    with needs(f"Reading {path}", extra="data"):
+    with needs(f"Reading {path}", "data"):
         import zstandard
     frame = None
     try:

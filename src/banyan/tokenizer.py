@@ -535,7 +535,7 @@ def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int, show_p
 
 def _from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> tokenizers.Tokenizer:
     """A SentencePiece model as a tokenizer of the `tokenizers` library."""
-    with needs("Reading a SentencePiece model", extra="sentencepiece"):
+    with needs("Reading a SentencePiece model", "sentencepiece"):
         from google.protobuf.message import DecodeError
         from sentencepiece import sentencepiece_model_pb2
     proto: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]

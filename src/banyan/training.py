@@ -651,6 +651,6 @@ def _interrupts() -> Iterator[list[int]]:
 
 
 def _tensorboard(out: Path) -> Any:
-    with needs("Logging to TensorBoard", extra="tensorboard"):
+    with needs("Logging to TensorBoard", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
     return SummaryWriter(str(out / "tensorboard"))

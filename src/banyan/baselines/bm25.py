@@ -104,7 +104,7 @@ class Bm25:
 
     def index(self, documents: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
         """Scores of queries against all of these documents, as one sparse product."""
-        with needs("BM25 retrieval", extra="baselines"):
+        with needs("BM25 retrieval", "baselines"):
             from scipy import sparse
 
         cut = [words(document, self.lower) for document in documents]

@@ -143,7 +143,7 @@ def _trained(
     text: Coded, dim: int, window: int, epochs: int, negatives: int, buckets: int, seed: int, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of words [V, E] and of n-grams [buckets, E]."""
-    with needs("The fastText baseline", extra="baselines"):
+    with needs("The fastText baseline", "baselines"):
         from gensim.models import FastText as Gensim
 
     model = Gensim(

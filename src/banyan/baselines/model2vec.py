@@ -16,7 +16,7 @@ def load(name: str | Path, *, distill: bool = False, dim: int = 256) -> Static:
     """A folder, or a name on the Hugging Face Hub.
     distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions, which is kept."""
     try:
-        with needs("The model2vec baseline", extra="baselines"):
+        with needs("The model2vec baseline", "baselines"):
             return Distilled(_distilled(name, dim)) if distill else Static(_loaded(name))
     except BanyanError:
         raise

@@ -22,7 +22,7 @@ from banyan.errors import BanyanError, first_line
 from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
 
-with needs("A pretrained transformer", extra="baselines"):
+with needs("A pretrained transformer", "baselines"):
     import torch
     import transformers
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
@@ -58,7 +58,7 @@ def load(
 
 
 def _sentence_transformer(name: str, device: str, how: dict[str, Any]) -> Any:
-    with needs("A pretrained transformer", extra="baselines"):
+    with needs("A pretrained transformer", "baselines"):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
         from sentence_transformers.util import is_sentence_transformer_model

@@ -15,7 +15,7 @@ from typing import Any
 
 from banyan.support.needs import needs
 
-with needs("The RoBERTa baseline", extra="baselines"):
+with needs("The RoBERTa baseline", "baselines"):
     import torch
     from torch import Tensor, nn
     from torch.nn.functional import scaled_dot_product_attention

@@ -18,7 +18,7 @@ from banyan.errors import BanyanError
 from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
 
-with needs("The RoBERTa baseline", extra="baselines"):
+with needs("The RoBERTa baseline", "baselines"):
     import tokenizers
     import torch
     from transformers import PreTrainedTokenizerFast

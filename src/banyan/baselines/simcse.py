@@ -26,7 +26,7 @@ from banyan.display import Display
 from banyan.errors import BanyanError
 from banyan.support.needs import needs
 
-with needs("The SimCSE baseline", extra="baselines"):
+with needs("The SimCSE baseline", "baselines"):
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from torch import Tensor

@@ -39,7 +39,7 @@ def load(folder: str | Path) -> TfIdf:
 
 
 def _vectorizer(**more: Any) -> Any:
-    with needs("The TF-IDF baseline", extra="baselines"):
+    with needs("The TF-IDF baseline", "baselines"):
         from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True, **more)

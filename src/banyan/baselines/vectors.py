@@ -62,7 +62,7 @@ def means(
 
 def stop_words() -> frozenset[str]:
     """The list that is left out by "content": scikit-learn's ENGLISH_STOP_WORDS (318 words, English only)."""
-    with needs("The list of stop words", extra="baselines"):
+    with needs("The list of stop words", "baselines"):
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)

@@ -24,7 +24,6 @@ from banyan.errors import BanyanError
 __all__ = ["BROKEN_PIPE", "INTERRUPTED", "USAGE_ERROR", "main"]
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes; 1 for every other error
-_TRAINING = ("torch", "matplotlib")  # the packages of the extra
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,10 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, "interrupted", INTERRUPTED)  # raised like this inside a compiled function
     except BanyanError as error:
         return _failed(error, str(error), 1)
-    except ModuleNotFoundError as error:
-        if error.name not in _TRAINING:
-            raise
-        return _failed(error, f'training needs {error.name}: pip install "banyan-embed[train]"', 1)
     except OSError as error:
         return _failed(error, f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from banyan.commands._parser import Parser
 from banyan.commands._shared import QUIET
-from banyan.errors import BanyanError
+from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from banyan.baselines import Baseline
@@ -75,10 +75,8 @@ def run(options: argparse.Namespace) -> None:
 def _module(name: str) -> Any:
     from banyan.baselines import module_of
 
-    try:
+    with needs(f"The baseline {name}", "baselines"):
         return module_of(name)
-    except ModuleNotFoundError as error:
-        raise BanyanError(f"the baseline {name} needs the Python package {error.name}: pip install it") from None
 
 
 def _load(options: argparse.Namespace, module: Any, settings: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from banyan.commands._parser import Parser
 from banyan.commands._shared import DEVICE, QUIET, SOURCES, column_argument, compact_arguments, load, model_argument
 from banyan.errors import BanyanError
+from banyan.support.needs import needs
 
 GROUP, ORDER = "encode", 1
 PURPOSE = "turn every line of a file into an embedding"
@@ -59,10 +60,8 @@ def _with_ray(options: argparse.Namespace, **given: Any) -> str:
         raise BanyanError(f"--engine ray takes one folder of Parquet files, not {len(options.input)} inputs")
     if options.device != "cpu":
         raise BanyanError(f"--engine ray encodes on CPUs, not on {options.device}: leave --device out")
-    try:
+    with needs("--engine ray", "scale"):
         import ray  # noqa: F401  # before anything is planned
 
         from banyan.scale.folder import encode_folder
-    except ModuleNotFoundError as error:
-        raise BanyanError(f'--engine ray needs {error.name}: pip install "banyan-embed[scale]"') from None
     return str(encode_folder(options.model, options.input[0], options.out, **given))

@@ -9,6 +9,7 @@ from pathlib import Path
 from banyan.commands._parser import Parser
 from banyan.commands._shared import model_argument
 from banyan.errors import BanyanError
+from banyan.support.needs import needs
 
 GROUP, ORDER = "publish", 1
 PURPOSE = "serve a model over HTTP, as OpenAI and Text Embeddings Inference do"
@@ -49,11 +50,9 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    try:
+    with needs("Serving", "serve"):
         from banyan.serve import server
         from banyan.serve.limits import Limits
-    except ModuleNotFoundError as error:
-        raise BanyanError(f'serving needs {error.name}: pip install "banyan-embed[serve]"') from None
     limits = Limits(
         options.max_batch,
         options.max_input_tokens,

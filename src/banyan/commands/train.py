@@ -8,6 +8,7 @@ from typing import Any
 
 from banyan.commands._parser import Parser
 from banyan.commands._shared import QUIET, SOURCES, column_argument
+from banyan.support.needs import needs
 
 GROUP, ORDER = "train", 1
 PURPOSE = "train a model on your own text"
@@ -96,7 +97,8 @@ def _settings(groups: dict[str, argparse._ArgumentGroup]) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from banyan.training import train
+    with needs("Training", "train"):
+        from banyan.training import train
 
     values = {name: value for name, value in vars(options).items() if name not in ("command", "parser")}
     train(values.pop("corpus"), values.pop("out"), **values)

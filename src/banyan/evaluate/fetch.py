@@ -41,7 +41,7 @@ def fetch(
     wanted = [name for name in suites.lacking(suite, data, languages) if name in SOURCES]
     if not wanted:
         return
-    with needs("Downloading evaluation sets", extra="hub"):
+    with needs("Downloading evaluation sets", "hub"):
         import datasets
     for name in wanted:
         source, path = SOURCES[name], _place(Path(data), name)

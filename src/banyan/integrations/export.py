@@ -161,7 +161,7 @@ _LEXICAL = (
 def onnx(model: Banyan, folder: str | Path) -> None:
     """Write model.onnx and tokenizer.json. The graph takes tokens of several texts after one another, int64 [T], and
     where they begin and end, offsets int64 [n + 1]; it gives embeddings, float32 [n, E]."""
-    with needs("Exporting to ONNX", extra="onnx"):
+    with needs("Exporting to ONNX", "onnx"):
         import onnx as library
     if model.config.structure != "induced":
         raise BanyanError(f"only induced trees can be exported, not {model.config.structure} ones")

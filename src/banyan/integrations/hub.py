@@ -33,7 +33,7 @@ def is_name(path: str | Path) -> bool:
 
 def fetch(name: str, revision: str | None = None, token: str | None = None) -> Path:
     """The folder with a model of the Hub. What the cache has is not fetched again, and serves without a network."""
-    with needs(f"Loading {name} from the Hugging Face Hub", extra="hub"):
+    with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
     with _in_a_sentence(f"there is no model folder {name!r}, and the Hub gives none of that name"):
         wanted = [SETTINGS, WEIGHTS, TOKENIZER, CARD]
@@ -53,7 +53,7 @@ def push(
     """Upload a model and its card as one commit, and make the repository if there is none: the commit's address."""
     if not is_name(name):
         raise BanyanError(f"{name!r} cannot be a name on the Hub: it must be owner/model")
-    with needs("Pushing to the Hugging Face Hub", extra="hub"):
+    with needs("Pushing to the Hugging Face Hub", "hub"):
         from huggingface_hub import HfApi
     api = HfApi(token=token, library_name="banyan-embed")
     with tempfile.TemporaryDirectory() as folder, _in_a_sentence(f"cannot push to {name!r} on the Hub"):

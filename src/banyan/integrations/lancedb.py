@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
-with needs("BanyanFunction", package="lancedb"):
+with needs("BanyanFunction"):
     from lancedb.embeddings import TextEmbeddingFunction, register
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
-with needs("BanyanEmbeddings", package="langchain-core"):
+with needs("BanyanEmbeddings"):
     from langchain_core.embeddings import Embeddings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
-with needs("BanyanEmbedding", package="llama-index-core"):
+with needs("BanyanEmbedding"):
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.bridge.pydantic import Field, PrivateAttr
 

@@ -15,7 +15,7 @@ from banyan.integrations import as_model
 from banyan.integrations.hub import is_name
 from banyan.support.needs import needs
 
-with needs("BanyanEncoder", package="mteb"):
+with needs("BanyanEncoder"):
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ScoringFunction

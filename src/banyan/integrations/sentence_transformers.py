@@ -20,7 +20,7 @@ from banyan.graph import with_few_repeats
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
-with needs("BanyanModule", package="sentence-transformers"):
+with needs("BanyanModule"):
     import torch
     from sentence_transformers.base.modules import InputModule
     from torch import Tensor

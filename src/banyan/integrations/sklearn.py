@@ -12,7 +12,7 @@ from banyan.errors import BanyanError
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
-with needs("BanyanTransformer", package="scikit-learn"):
+with needs("BanyanTransformer"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import Tags
 

@@ -9,7 +9,7 @@ import numpy as np
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
-with needs("BanyanPipe", package="spacy"):
+with needs("BanyanPipe"):
     from spacy.language import Language
     from spacy.tokens import Doc, Span
 

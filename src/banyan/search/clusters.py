@@ -84,7 +84,7 @@ def suitable(n: int) -> int:
 
 def divided(vectors: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """k-means: the number of each vector's cluster, and of each cluster the three vectors nearest to its centre."""
-    with needs("Clustering", extra="search"):
+    with needs("Clustering", "search"):
         from sklearn.cluster import MiniBatchKMeans
     if not 1 <= k <= len(vectors):
         raise BanyanError(f"{len(vectors):,} rows cannot make {k} clusters")

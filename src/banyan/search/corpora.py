@@ -120,7 +120,7 @@ class Columns:
     """Which columns are kept, and as what; types that were not said are judged by the first rows."""
 
     def __init__(self, keep: Sequence[str] | None, known: dict[str, pyarrow.DataType]) -> None:
-        with needs("An index", extra="search"):
+        with needs("An index", "search"):
             import pyarrow
         self._arrow = pyarrow
         self._said = None if keep is None else dict(self._wish(wish) for wish in keep)

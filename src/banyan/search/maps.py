@@ -58,12 +58,12 @@ def map_of(
 
 def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
     """Places in the plane, whole numbers [n, 2] from 0 to 65535."""
-    with needs("A map", extra="search"):
+    with needs("A map", "search"):
         from sklearn.decomposition import PCA
     width = PRINCIPAL if method == "umap" else 2
     reduced = PCA(min(width, *vectors.shape), random_state=seed).fit_transform(vectors)
     if method == "umap" and len(vectors) > 15:  # its neighbourhoods want that many
-        with needs("A map by UMAP", extra="search"):
+        with needs("A map by UMAP", "search"):
             import umap
         reduced = umap.UMAP(random_state=seed, n_jobs=1, min_dist=0.05).fit_transform(reduced)
     plane = np.zeros((len(vectors), 2))

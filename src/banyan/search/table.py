@@ -39,7 +39,7 @@ class Rows:
 
     @classmethod
     def create(cls, folder: Path, dim: int, language: str | None) -> Rows:
-        with needs("An index", extra="search"):
+        with needs("An index", "search"):
             import pyarrow as pa
         kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim))
         rows = cls(folder, _database(folder).create_table(NAME, schema=pa.schema(list(zip(OWN, kinds, strict=True)))))
@@ -74,14 +74,14 @@ class Rows:
 
     def add_columns(self, kinds: dict[str, pyarrow.DataType]) -> None:
         """Empty in the rows that are there already."""
-        with needs("An index", extra="search"):
+        with needs("An index", "search"):
             import pyarrow as pa
         if kinds:
             self._table.add_columns([pa.field(name, kind) for name, kind in kinds.items()])
 
     def append(self, columns: dict[str, Any], vectors: np.ndarray) -> None:
         """All of these rows or, if the process is killed, none. When this returns they are on the disk."""
-        with needs("An index", extra="search"):
+        with needs("An index", "search"):
             import pyarrow as pa
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         values = columns | {"vector": pa.FixedSizeListArray.from_arrays(flat, self.dim)}
@@ -148,7 +148,7 @@ class Rows:
         """The k rows whose words match best (BM25)."""
         if not text.strip():
             return []
-        with needs("An index", extra="search"):
+        with needs("An index", "search"):
             from lancedb.query import MatchQuery
         match: Any = MatchQuery  # to a type checker all its arguments are required
         return self._found(self._table.search(match(text, "text"), query_type="fts"), k, where)
@@ -224,7 +224,7 @@ def _condition(where: str | None) -> Iterator[None]:
 
 
 def _database(folder: Path) -> Any:
-    with needs("An index", extra="search"):
+    with needs("An index", "search"):
         import lancedb
     return lancedb.connect(folder)
 

@@ -7,15 +7,18 @@ from contextlib import contextmanager
 
 from banyan.errors import BanyanError, first_line
 
+# Packages that pip knows by another name than Python.
+_PIP_NAMES = {"google": "protobuf", "llama_index": "llama-index-core", "sklearn": "scikit-learn", "umap": "umap-learn"}
+
 
 @contextmanager
-def needs(purpose: str, *, extra: str | None = None, package: str | None = None) -> Iterator[None]:
+def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
     """Turn an import that fails inside the block into a BanyanError that names the package and the pip command.
 
     purpose: the subject of the sentence, such as "Reading data.parquet".
-    extra: the extra of banyan-embed that installs what is imported. Without it, `package` is installed by name.
+    extra: the extra of banyan-embed that installs the package. Without it, pip installs the package by name.
 
-        with needs("Reading data.parquet", extra="data"):
+        with needs("Reading data.parquet", "data"):
             import pyarrow.parquet
 
     raises: Reading data.parquet needs pyarrow: pip install "banyan-embed[data]"
@@ -23,16 +26,16 @@ def needs(purpose: str, *, extra: str | None = None, package: str | None = None)
     try:
         yield
     except ImportError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing == "banyan":
-            raise  # our own mistake, which no package mends
-        named = package or missing or "another package"
-        install = f'"banyan-embed[{extra}]"' if extra else named
-        raise BanyanError(f"{purpose} needs {named}{_reason(error, named)}: pip install {install}") from None
+        module = (error.name or "").partition(".")[0]
+        if module == "banyan":
+            raise  # a bug of ours, not a missing package
+        package = _PIP_NAMES.get(module, module.replace("_", "-")) or "another package"
+        install = f'"banyan-embed[{extra}]"' if extra else package
+        raise BanyanError(f"{purpose} needs {package}{_detail(error, module)}: pip install {install}") from None
 
 
-def _reason(error: ImportError, package: str) -> str:
-    """What else is wrong: a dependency of the package is missing, or the package is too old."""
-    if isinstance(error, ModuleNotFoundError) and error.name == package.replace("-", "_"):
+def _detail(error: ImportError, module: str) -> str:
+    """What the error says, unless it only says that the package is missing; the package may be too old."""
+    if isinstance(error, ModuleNotFoundError) and error.name == module:
         return ""
     return f" ({first_line(error).split('. ')[0]})"  # the first sentence: the next often has its own advice
