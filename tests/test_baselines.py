@@ -54,7 +54,7 @@ def test_without_a_name_it_teaches_which_there_are_and_when_each_wins(banyan):
     for name, listed in baselines.BASELINES.items():
         assert f"  {name} " in out
         assert listed.about in out
-        assert f"wins: {listed.wins}" in out
+        assert f"best for: {listed.best_for}" in out
         assert listed.kind in ("trains", "loads", "counts")
 
 

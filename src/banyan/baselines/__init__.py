@@ -30,75 +30,75 @@ class Baseline(NamedTuple):
     module: str
     about: str
     kind: str  # "trains" on text, "loads" what others trained, "counts" and learns nothing
-    wins: str
+    best_for: str
 
 
 BASELINES: dict[str, Baseline] = {
     "glove": Baseline(
         "banyan.baselines.glove",
-        "GloVe: word vectors from co-occurrence counts; a text is the mean of its words",
+        "GloVe: word vectors from co-occurrence counts; a text is the mean of its word vectors",
         "trains",
-        "it trains in minutes and is small; single words, given text by the hundred million words",
+        "training in minutes, small models; single words, given hundreds of millions of words of text",
     ),
     "sent2vec": Baseline(
         "banyan.baselines.sent2vec",
-        "Sent2Vec: word and bigram vectors, learnt so that the mean of a context predicts the missing word",
+        "Sent2Vec: word and bigram vectors, trained so that the mean of a context predicts the missing word",
         "trains",
-        "over GloVe, on sentences and words; on single words not far from the best",
+        "sentences and words, where it beats GloVe; close to the best on single words",
     ),
     "fasttext": Baseline(
         "banyan.baselines.fasttext",
-        "fastText: word vectors from character n-grams, trained here or from a published .vec; a text by SIF",
+        "fastText: word vectors from character n-grams, trained here or from a published .vec; SIF-weighted mean",
         "trains",
-        "among those that average words; words that mean the same; published vectors",
+        "averages of word vectors, of which it is the strongest; synonyms; published vectors",
     ),
     "roberta": Baseline(
         "banyan.baselines.roberta",
-        "RoBERTa medium from scratch by masked language modelling; a text is the mean of its tokens",
+        "RoBERTa medium, trained from scratch by masked language modelling; mean pooling",
         "trains",
-        "hardly ever alone; it is where SimCSE starts from",
+        "a starting point for SimCSE; it is rarely the best on its own",
     ),
     "simcse": Baseline(
         "banyan.baselines.simcse",
-        "SimCSE, unsupervised: a transformer that learns to know a sentence again under dropout",
+        "unsupervised SimCSE: a transformer trained to match a sentence with itself under different dropout",
         "trains",
-        "often over the transformer that it starts from; where there is a GPU and no labelled pairs",
+        "training on a GPU without labelled pairs; often better than the transformer it starts from",
     ),
     "finetuned": Baseline(
         "banyan.baselines.pretrained",
         "a pretrained transformer, trained further on your text by masked language modelling",
         "trains",
-        "over the same transformer as it came; text of a special kind, in a language that it knows",
+        "specialised text in a language the transformer knows, where it beats the same transformer as published",
     ),
     "model2vec": Baseline(
         "banyan.baselines.model2vec",
         "model2vec: static token vectors distilled from a sentence transformer",
         "loads",
-        "well-resourced languages where speed counts",
+        "speed, in well-resourced languages",
     ),
     "pretrained": Baseline(
         "banyan.baselines.pretrained",
-        "any model of transformers or sentence-transformers, mean pooling: XLM-R, MiniLM, Llama, ...",
+        "any transformers or sentence-transformers model, mean pooling: XLM-R, MiniLM, Llama, ...",
         "loads",
-        "languages that it knows well, where there is a GPU, or time; not the others",
+        "languages the model knows well, given a GPU or time",
     ),
     "tfidf": Baseline(
         "banyan.baselines.tfidf",
         "TF-IDF of character 3- and 4-grams",
         "counts",
-        "wherever similar texts are worded alike: most test sets, near-duplicates, names; not single words",
+        "similar texts with similar wording: most test sets, near-duplicates, names; not single words",
     ),
     "bm25": Baseline(
         "banyan.baselines.bm25",
-        "BM25: shared words, the rare ones counting more",
+        "BM25: shared words, with rare words weighted higher",
         "counts",
-        "retrieval where a query repeats the words of what it seeks",
+        "retrieval where the query repeats the words of the document",
     ),
     "dice": Baseline(
         "banyan.baselines.dice",
-        "Dice: the share of words, or of character bigrams, that two texts have in common",
+        "Dice: the share of words or character bigrams that two texts have in common",
         "counts",
-        "a first look: no text to learn from, nothing to install",
+        "a first look: it needs no training text and no extra packages",
     ),
 }
 

@@ -1,13 +1,16 @@
-"""The command `banyan`. Each module of this package is a command; those whose names start with _ are what they share.
+"""The `banyan` command line. Each module in this package is one command; the parser finds them by their file names.
+Modules whose names start with an underscore are shared code.
 
-A command defines
-    GROUP, ORDER     where `banyan --help` lists it: a key of _parser.GROUPS, and its place in that group
-    PURPOSE          one line
-    MORE             a short description, or ""
-    EXAMPLES         command lines; `banyan --help` shows the first
-    arguments(parser), run(options)
+A command module defines
 
-Results go to standard output, messages to standard error. Modules import what takes long when the command runs, so
+    GROUP, ORDER        where `banyan --help` lists it: a key of _parser.GROUPS and the position in that group
+    PURPOSE             one line for the list of commands
+    DESCRIPTION         a sentence or more for the command's own help
+    EXAMPLES            command lines; `banyan --help` shows the first
+    arguments(parser)   adds the arguments
+    run(options)        runs the command
+
+Results go to standard output, messages to standard error. Command modules import heavy packages only in `run`, so
 that help is instant.
 """
 
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemError as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
-        return _failed(error, "interrupted", INTERRUPTED)  # raised like this inside a compiled function
+        return _failed(error, "interrupted", INTERRUPTED)  # how an interrupted compiled function reports it
     except BanyanError as error:
         return _failed(error, str(error), 1)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Find the commands and parse their arguments. Only the command that is asked for is imported."""
+"""Find the commands and parse the command line. Running a command imports no other command."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GROUPS = {
 
 
 def names() -> list[str]:
-    """All commands, in alphabetical order."""
+    """The names of all commands, sorted."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     return sorted(module.name for module in modules if not module.name.startswith("_"))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The options of a command; `options.command(options)` runs it, and `options.parser` is its parser."""
+    """Parse a command line. `options.command(options)` runs the command; `options.parser` is its parser."""
     known = names()
     if not argv or argv[0] not in known:
         _parse_without_command(argv, known)
@@ -48,12 +48,12 @@ def _parse_without_command(argv: list[str], known: list[str]) -> NoReturn:
     if not argv[0].startswith("-"):
         parser.refuse(f"there is no command {argv[0]}", argv[0], known)
     parser.refuse_unknown(argv)
-    parser.parse_args(argv)  # --help and --version end here
-    parser.error("a COMMAND is missing")
+    parser.parse_args(argv)  # --help and --version exit here
+    parser.error("COMMAND is missing")
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses an unknown option with a suggestion; every usage error is one line."""
+    """An argument parser whose errors are one line and suggest the nearest known name."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **options)
@@ -82,8 +82,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def parser_of(name: str) -> Parser:
+    """The parser for one command."""
     command = _module(name)
-    about = f"{command.PURPOSE[0].upper()}{command.PURPOSE[1:]}.\n{command.MORE}"
+    about = f"{command.PURPOSE[0].upper()}{command.PURPOSE[1:]}.\n{command.DESCRIPTION}"
     parser = Parser(prog=f"banyan {name}", description=about, epilog=_examples(command.EXAMPLES))
     parser.set_defaults(command=command.run, parser=parser)
     command.arguments(parser)
@@ -95,10 +96,10 @@ def _module(name: str) -> Any:
 
 
 def _help() -> Parser:
-    """The parser of `banyan` itself, which only knows --help and --version."""
+    """The parser for `banyan` without a command: --help and --version."""
     commands = {name: _module(name) for name in names()}
     width = max(map(len, commands))
-    lines = ["Sentence embeddings from your own text: train a model, encode, look into its trees."]
+    lines = ["Train sentence embeddings on your own text, encode and search with them, and inspect their trees."]
     examples = []
     for group, title in GROUPS.items():
         lines += ["", f"{title}:"]

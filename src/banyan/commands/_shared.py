@@ -1,4 +1,4 @@
-"""Arguments that several commands take, texts in, results out."""
+"""Arguments, input and output that several commands share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
     from banyan.encoder import Banyan
 
-SOURCES = "a file (plain, .gz, .xz, .zst), a folder, a glob, hf:name[:config], or - for standard input"
-MODEL = "a folder that banyan train wrote"
+SOURCES = (
+    "a text file or table (also .gz, .xz or .zst), a folder, a glob pattern, hf:NAME[:CONFIG] for a Hugging Face "
+    "dataset, or - for standard input"
+)
+MODEL = "a model folder written by banyan train, or a model name on the Hugging Face Hub"
+INDEX = "an index folder written by banyan index"
 DEVICE = "cpu, cuda, cuda:1 or auto (default: cpu)"
-QUIET = "show errors only"
+QUIET = "print errors only"
 
 # --- Arguments -------------------------------------------------------------------------------------------------------
 
@@ -30,40 +34,40 @@ def model_argument(parser: Any) -> None:
 
 
 def column_argument(parser: Any) -> None:
-    column = "the column of JSON lines, Parquet, CSV or TSV that holds text"
+    column = "name of the text column in JSON lines, Parquet, CSV or TSV input"
     parser.add_argument("--column", metavar="NAME", help=column)
 
 
 def compact_arguments(parser: Any) -> None:
     precision = (
-        "int8: a byte for each dimension, to be compared by cosine; binary: a bit for each (is it above 0?), eight to "
-        "a byte, to be compared by Hamming distance (default: float32, four bytes)"
+        "int8: 1 byte per dimension, compare by cosine; binary: 1 bit per dimension (its sign), packed 8 to a byte, "
+        "compare by Hamming distance (default: float32)"
     )
     parser.add_argument("--precision", default="float32", metavar="float32|int8|binary", help=precision)
-    truncate = "keep the first N dimensions only (default: all)"
+    truncate = "keep only the first N dimensions (default: all)"
     parser.add_argument("--truncate-dim", type=int, metavar="N", help=truncate)
 
 
 def format_arguments(parser: Any, formats: list[str]) -> None:
-    default = "default: text, or svg or json if the name of FILE ends so"
+    default = "default: svg or json if FILE has that extension, otherwise text"
     parser.add_argument("--format", choices=formats, metavar="FORMAT", help=f"{', '.join(formats)} ({default})")
     parser.add_argument("-o", "--out", metavar="FILE", help="write to FILE (default: standard output)")
 
 
 def where_argument(parser: Any) -> None:
-    where = 'only rows that meet this condition, SQL on source, row and the columns of tables: "year >= 1900"'
+    where = 'use only rows that match this SQL condition on source, row or a stored column: "year >= 1900"'
     parser.add_argument("--where", metavar="CONDITION", help=where)
 
 
 def cluster_arguments(parser: Any) -> None:
-    parser.add_argument("index", metavar="INDEX", help="a folder that banyan index wrote")
-    clusters = "how many (default: a few dozen at most, the more rows the more)"
+    parser.add_argument("index", metavar="INDEX", help=INDEX)
+    clusters = "number of clusters (default: grows with the number of rows, up to a few dozen)"
     parser.add_argument("--clusters", type=int, metavar="N", help=clusters)
     where_argument(parser)
 
 
 def text(argument: str) -> str:
-    """A text from the command line, where bytes that are not UTF-8 arrive as lone surrogates."""
+    """Replace bytes that are not UTF-8, which arrive in arguments as lone surrogates."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -71,23 +75,23 @@ def text(argument: str) -> str:
 
 
 def load(folder: str, device: str = "cpu") -> Banyan:
-    """A model that is ready: its kernels are compiled."""
+    """Load a model and compile its kernels."""
     from banyan.display import COMPILING, Display
     from banyan.encoder import Banyan
 
     with Display().patience(COMPILING):
         model = Banyan.from_pretrained(folder, device)
-        model.encode("The first text of all may have to wait.")
+        model.encode("The first call compiles the kernels.")
     return model
 
 
 def format_of(options: argparse.Namespace) -> str:
-    """--format, or else the format that the name of the output file implies."""
+    """--format, or the format that the extension of the output file implies."""
     return options.format or {".svg": "svg", ".json": "json"}.get(Path(options.out or "").suffix, "text")
 
 
 def lines_of_stdin(whole: bool = False) -> Iterator[str]:
-    """The lines of standard input, or all of it as one text."""
+    """The lines of standard input, or the whole of it as one text."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
     if whole:
@@ -97,13 +101,13 @@ def lines_of_stdin(whole: bool = False) -> Iterator[str]:
 
 
 def colours() -> bool:
-    """Whether results printed on standard output may be in colour."""
+    """Whether to print in colour."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 @contextmanager
 def output(path: str | None) -> Iterator[Callable[[str], None]]:
-    """A function that prints, or that collects text for a file, which is written whole at the end."""
+    """Yield a function that prints; with a path, one that collects text and writes the file atomically at the end."""
     if path is None:
         yield lambda text: print(text.removesuffix("\n"), flush=True)
         return
@@ -117,4 +121,4 @@ def output(path: str | None) -> Iterator[Callable[[str], None]]:
 
 def check_parent(path: str | Path) -> None:
     if not Path(path).parent.is_dir():
-        raise BanyanError(f"there is no folder {Path(path).parent} to write {Path(path).name} to")
+        raise BanyanError(f"cannot write {path}: there is no folder {Path(path).parent}")

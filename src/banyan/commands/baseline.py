@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from banyan.baselines import Baseline
 
 GROUP, ORDER = "train", 4
-PURPOSE = "train or load what Banyan is compared with: GloVe, Sent2Vec, transformers, TF-IDF, ..."
-MORE = "Without a name: which there are, and when each wins. More: docs/baselines/."
+PURPOSE = "train or load a baseline: GloVe, Sent2Vec, TF-IDF, transformers and others"
+DESCRIPTION = "Without NAME, lists the baselines and what each is best for. See docs/baselines/."
 EXAMPLES = (
     "banyan baseline glove corpus.txt --out glove/",
     "banyan baseline sent2vec corpus.txt --out sent2vec/ --set epochs=5 dim=100",
@@ -28,20 +28,21 @@ EXAMPLES = (
 )
 _KINDS = {
     "trains": "trained on your own text",
-    "loads": "trained by others, and loaded",
-    "counts": "nothing is learnt",
+    "loads": "pretrained by others",
+    "counts": "without training",
 }
 
 
 def arguments(parser: Parser) -> None:
     parser.usage = "banyan baseline [NAME [SOURCE ...] --out DIR] [--set NAME=VALUE ...]"
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which; without it, all are told, and when each wins")
-    source = "text, as for banyan train; for what is loaded, a folder or a name on the Hugging Face Hub"
-    parser.add_argument("source", nargs="*", metavar="SOURCE", help=f"{source}; without it, the settings are told")
-    parser.add_argument("--out", metavar="DIR", help="a new folder, for banyan eval")
-    given = "settings of this baseline; may be given more than once"
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a baseline (default: list them all)")
+    source = "training text, as for banyan train; for a pretrained baseline, a folder or a name on the Hugging Face Hub"
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help=f"{source} (default: show the settings of NAME)")
+    parser.add_argument("--out", metavar="DIR", help="new folder to write, for banyan eval")
+    given = "settings of the baseline; repeatable"
     parser.add_argument("--set", nargs="+", action="append", default=[], metavar="NAME=VALUE", help=given)
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1 or auto, for transformers (default: auto)")
+    device = "device for transformers: cpu, cuda, cuda:1 or auto (default: auto)"
+    parser.add_argument("--device", default="auto", help=device)
     parser.add_argument("--quiet", action="store_true", help=QUIET)
 
 
@@ -59,8 +60,8 @@ def run(options: argparse.Namespace) -> None:
     settings = _given(options, settings_of(making))
     if options.out is None:
         if options.source:
-            options.parser.error("--out DIR is missing: the folder to write")
-        print(_told(options.name, listed, module, making))
+            options.parser.error("--out DIR is missing")
+        print(_described(options.name, listed, module, making))
         return
     if listed.kind == "loads":
         _load(options, module, settings)
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
         module.train(options.source, options.out, quiet=options.quiet, **given, **settings)
         add_cost(options.out, time.monotonic() - started)
     if not options.quiet:
-        print(f"wrote {options.out}: measure it with `banyan eval {options.out} ...`", file=sys.stderr)
+        print(f"wrote {options.out}: evaluate it with `banyan eval {options.out} ...`", file=sys.stderr)
 
 
 def _module(name: str) -> Any:
@@ -80,19 +81,19 @@ def _module(name: str) -> Any:
 
 
 def _load(options: argparse.Namespace, module: Any, settings: Mapping[str, Any]) -> None:
-    """Loads it once, to see that it can be, and remembers its name; what is made on loading is kept."""
+    """Load the source once to check it, and record its name; keep what was derived from it, if anything."""
     from banyan.baselines import for_device
     from banyan.baselines.folder import Manifest, add_cost, check_new, made
 
     if len(options.source) != 1:
-        options.parser.error(f"one folder or name is loaded, not {len(options.source)}")
+        options.parser.error(f"{options.name} takes one folder or name, not {len(options.source)}")
     source = options.source[0]
     if Path(source).is_dir():
-        source = str(Path(source).absolute())  # to be found from wherever it is measured
+        source = str(Path(source).absolute())  # so that banyan eval finds it from any folder
     check_new(options.out)
     started = time.monotonic()
     model = module.load(source, **for_device(module.load, options.device), **settings)
-    keep = getattr(model, "keep", None)  # of what was made of the source: too long a work to be done each time
+    keep = getattr(model, "keep", None)  # saves what took long to derive from the source
     about = {"dim": int(model.dim), **({"of": source} if keep else {})}
     manifest = Manifest(options.name, dict(settings), None if keep else source, about)
     with made(options.out, manifest) as building:
@@ -109,7 +110,8 @@ def _given(options: argparse.Namespace, defaults: Mapping[str, Any]) -> dict[str
         if not equals:
             options.parser.error(f"--set takes NAME=VALUE, not {text!r}")
         if name not in defaults:
-            options.parser.refuse(f"{options.name} has no setting {name} among {', '.join(defaults)}", name, defaults)
+            known = ", ".join(defaults)
+            options.parser.refuse(f"{options.name} has no setting {name} (choose from {known})", name, defaults)
         try:
             settings[name] = _value(value, defaults[name])
         except ValueError:
@@ -119,7 +121,7 @@ def _given(options: argparse.Namespace, defaults: Mapping[str, Any]) -> dict[str
 
 
 def _value(text: str, default: object) -> object:
-    """Of the type that the default has; of a setting that has none (None), the text."""
+    """Convert to the type of the default; keep the text where the default is None."""
     if isinstance(default, bool):
         if text.lower() not in ("yes", "no", "true", "false"):
             raise ValueError
@@ -128,22 +130,22 @@ def _value(text: str, default: object) -> object:
 
 
 def _overview() -> str:
-    """Which baselines there are."""
+    """The list of baselines."""
     from banyan.baselines import BASELINES
 
-    lines = ["What Banyan is compared with. Each is made into a folder, which `banyan eval` measures like a model."]
+    lines = ["Baselines to compare Banyan with. `banyan eval` evaluates their folders like models."]
     width = max(map(len, BASELINES))
-    for kind, told in _KINDS.items():
-        lines += ["", f"{told}:"]
+    for kind, title in _KINDS.items():
+        lines += ["", f"{title}:"]
         for name, listed in BASELINES.items():
             if listed.kind == kind:
-                lines += [f"  {name:{width}}  {listed.about}", f"  {'':{width}}  wins: {listed.wins}"]
-    more = ["", "`banyan baseline NAME` tells the settings of one. More: docs/baselines/."]
+                lines += [f"  {name:{width}}  {listed.about}", f"  {'':{width}}  best for: {listed.best_for}"]
+    more = ["", "`banyan baseline NAME` shows the settings of one. See docs/baselines/."]
     return "\n".join([*lines, *more])
 
 
-def _told(name: str, listed: Baseline, module: Any, making: Any) -> str:
-    """What one is, and its settings."""
+def _described(name: str, listed: Baseline, module: Any, making: Any) -> str:
+    """The description and settings of one baseline."""
     from banyan.baselines import settings_of
 
     shown = [f"  {setting} = {value}" for setting, value in settings_of(making).items()]
@@ -151,7 +153,7 @@ def _told(name: str, listed: Baseline, module: Any, making: Any) -> str:
     return "\n".join(
         [
             f"{listed.about}.",
-            f"Wins: {listed.wins}.",
+            f"Best for: {listed.best_for}.",
             "",
             f"  banyan baseline {name} {source}--out {name}/",
             "",

@@ -8,8 +8,8 @@ from banyan.commands._parser import Parser
 from banyan.commands._shared import cluster_arguments
 
 GROUP, ORDER = "search", 3
-PURPOSE = "tell what is in an index: clusters with typical phrases, near-duplicates"
-MORE = ""
+PURPOSE = "list the clusters and near-duplicates in an index"
+DESCRIPTION = "Each cluster is listed with its size, its typical phrases and its most typical texts."
 EXAMPLES = (
     "banyan cluster index/",
     "banyan cluster index/ --clusters 20 --alike 0.9 -o rows.csv",
@@ -18,10 +18,10 @@ EXAMPLES = (
 
 def arguments(parser: Parser) -> None:
     cluster_arguments(parser)
-    alike = "rows of at least this cosine are near-duplicates (default: 0.97)"
+    alike = "cosine from which two rows are near-duplicates (default: 0.97)"
     parser.add_argument("--alike", type=float, default=0.97, metavar="X", help=alike)
-    parser.add_argument("--json", action="store_true", help="the same for programs")
-    out = "also write every row with its cluster and its group of near-duplicates to FILE.csv or FILE.jsonl"
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    out = "also write each row with its cluster and near-duplicate group to FILE, ending in .csv or .jsonl"
     parser.add_argument("-o", "--out", metavar="FILE", help=out)
 
 

@@ -7,13 +7,14 @@ import argparse
 from banyan.commands._parser import Parser
 
 GROUP, ORDER = "train", 5
-PURPOSE = "train on the text that comes with Python, then search it by meaning"
-MORE = "Nothing is downloaded; it takes two or three minutes."
+PURPOSE = "train on the documentation that comes with Python and search it by meaning"
+DESCRIPTION = "Downloads nothing and takes two or three minutes."
 EXAMPLES = ("banyan demo", "banyan demo --out /tmp/demo-model")
 
 
 def arguments(parser: Parser) -> None:
-    parser.add_argument("--out", default="demo-model", metavar="DIR", help="the model's folder (default: demo-model)")
+    out = "folder to write the model to (default: demo-model)"
+    parser.add_argument("--out", default="demo-model", metavar="DIR", help=out)
 
 
 def run(options: argparse.Namespace) -> None:

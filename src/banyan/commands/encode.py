@@ -11,8 +11,8 @@ from banyan.errors import BanyanError
 from banyan.support.needs import needs
 
 GROUP, ORDER = "encode", 1
-PURPOSE = "turn every line of a file into an embedding"
-MORE = "Row i of OUT is line i of INPUT (or row i of a table); an empty line gives zeros."
+PURPOSE = "encode each line of a file as a vector"
+DESCRIPTION = "Row i of OUT is line i of INPUT (or row i of a table). An empty line gives a zero vector."
 EXAMPLES = (
     "banyan encode model/ sentences.txt -o vectors.npy",
     "banyan encode model/ rows.parquet --column title -o out.parquet --normalize",
@@ -24,16 +24,18 @@ EXAMPLES = (
 def arguments(parser: Parser) -> None:
     model_argument(parser)
     parser.add_argument("input", nargs="+", metavar="INPUT", help=SOURCES)
-    parser.add_argument("-o", "--out", required=True, help="a file whose name ends in .npy, .parquet or .jsonl")
-    parser.add_argument("--normalize", action="store_true", help="give every embedding length 1")
+    parser.add_argument("-o", "--out", required=True, help="output file, ending in .npy, .parquet or .jsonl")
+    parser.add_argument("--normalize", action="store_true", help="scale each vector to length 1")
     compact_arguments(parser)
     column_argument(parser)
     parser.add_argument("--device", default="cpu", help=DEVICE)
-    parser.add_argument("--resume", action="store_true", help="go on with a killed run; pipe the same text again for -")
-    parser.add_argument("--overwrite", action="store_true", help="replace OUT, and what a killed run left of it")
+    resume = "continue an interrupted run; pipe the same text again for -"
+    parser.add_argument("--resume", action="store_true", help=resume)
+    overwrite = "replace OUT and the partial output of an interrupted run"
+    parser.add_argument("--overwrite", action="store_true", help=overwrite)
     engine = (
-        "ray: INPUT and OUT are folders of Parquet files, or URLs of such; the Ray cluster at RAY_ADDRESS does the "
-        "work, or this machine if none is named: docs/scaling.md (default: local)"
+        "ray: read a folder (or URL) of Parquet files and write OUT as another, on the Ray cluster at RAY_ADDRESS or, "
+        "if that is not set, on this machine; see docs/scaling.md (default: local)"
     )
     parser.add_argument("--engine", choices=["local", "ray"], default="local", help=engine)
     parser.add_argument("--quiet", action="store_true", help=QUIET)
@@ -59,9 +61,9 @@ def _with_ray(options: argparse.Namespace, **given: Any) -> str:
     if len(options.input) != 1:
         raise BanyanError(f"--engine ray takes one folder of Parquet files, not {len(options.input)} inputs")
     if options.device != "cpu":
-        raise BanyanError(f"--engine ray encodes on CPUs, not on {options.device}: leave --device out")
+        raise BanyanError(f"--engine ray runs on CPUs only: remove --device {options.device}")
     with needs("--engine ray", "scale"):
-        import ray  # noqa: F401  # before anything is planned
+        import ray  # noqa: F401  # fail before any planning
 
         from banyan.scale.folder import encode_folder
     return str(encode_folder(options.model, options.input[0], options.out, **given))

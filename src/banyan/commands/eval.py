@@ -9,25 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import DEVICE, compact_arguments, load
+from banyan.commands._shared import DEVICE, MODEL, compact_arguments, load
 from banyan.errors import BanyanError
 
 GROUP, ORDER = "train", 2
-PURPOSE = "measure a model on test sets, the paper's or your own"
-MORE = """Every figure comes with its 95% interval (bootstrap over the items of the set).
+PURPOSE = "evaluate a model on the paper's test sets or your own"
+DESCRIPTION = """Every score has a 95% confidence interval (bootstrap over the items of the test set).
 
 suites:
   sts             sentence similarity: STS12-16, STS-B, SICK-R, SemRel (Spearman x 100)
-  words           SimLex, WordSim S and R (Spearman x 100)
-  retrieval       ArguAna and Quora, as BEIR has them (nDCG and recall at 1 and 10)
-  classification  SST-2 and MRPC: a small network on the embeddings as they are
+  words           word similarity: SimLex, WordSim S and R (Spearman x 100)
+  retrieval       ArguAna and Quora from BEIR (nDCG and recall at 1 and 10)
+  classification  SST-2 and MRPC: a small network on frozen embeddings (accuracy and F1)
   paper           the four above
-  languages       SemRel in nine languages; with one model, say which: --languages hi
-  dev             the sets for choosing settings; look at the others when you have chosen
+  languages       SemRel in nine languages; for a model of one language, add for example --languages hi
+  dev             development sets for choosing settings; keep the other suites for the final model
 
-Their files are read from DIR. With --fetch, those that DIR lacks are downloaded into it first, each once; without it
-nothing is ever downloaded. The word lists and the English sets of dev cannot be fetched. A set that is not there has
-a line that says so, and one of another size than the authors' file has a note. More: docs/evaluation.md."""
+The test sets are read from DIR. --fetch first downloads those that DIR lacks; without it, nothing is downloaded. The
+word lists and the English dev sets cannot be fetched. The table says which sets are missing, and which differ in size
+from the authors' files. See docs/evaluation.md."""
 EXAMPLES = (
     "banyan eval model/ --suite sts --data data/eval",
     "banyan eval model/ --suite sts --data data/ --fetch",
@@ -41,30 +41,30 @@ EXAMPLES = (
 def arguments(parser: Parser) -> None:
     own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...]"
     parser.usage = f"banyan eval MODEL [--suite NAME --data DIR [--fetch]] {own} [options]"
-    parser.add_argument("model", metavar="MODEL", help="a folder that banyan train or banyan baseline wrote")
-    suite = parser.add_argument_group("the paper's sets")
-    suite.add_argument("--suite", metavar="NAME", help="one of those above")
-    data = "the authors' files: a folder of sts12_test.csv, simlex.tsv, ..., with beir/ inside or beside it"
+    parser.add_argument("model", metavar="MODEL", help=f"{MODEL}; or a folder written by banyan baseline")
+    suite = parser.add_argument_group("test suites")
+    suite.add_argument("--suite", metavar="NAME", help="one of the suites above")
+    data = "folder with the authors' files (sts12_test.csv, simlex.tsv, ...), with beir/ in it or next to it"
     suite.add_argument("--data", metavar="DIR", help=data)
-    fetched = 'download into DIR what it lacks and the Hugging Face hub has (needs pip install "banyan-embed[hub]")'
+    fetched = 'first download what DIR lacks from the Hugging Face Hub (needs pip install "banyan-embed[hub]")'
     suite.add_argument("--fetch", action="store_true", help=fetched)
-    languages = "af, am, ... of the suites languages and dev (default: all that are there; for dev, English)"
+    languages = "languages to evaluate in the suites languages and dev: af, am, ... (default: all in DIR; English for dev)"
     suite.add_argument("--languages", nargs="+", default=[], metavar="LANG", help=languages)
-    yours = parser.add_argument_group("your own")
-    pairs = "two texts and a score a line (.csv, or separated by tabs)"
+    yours = parser.add_argument_group("your own test sets")
+    pairs = "two texts and a score per line (.csv or tab-separated)"
     yours.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help=pairs)
-    yours.add_argument("--words", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
-    beir = "a folder of corpus.jsonl, queries.jsonl and qrels/test.tsv, or a .tar (.gz, .xz) of one"
+    yours.add_argument("--words", nargs="+", default=[], metavar="FILE", help="two words and a score per line")
+    beir = "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or a .tar, .tar.gz or .tar.xz of it"
     yours.add_argument("--beir", nargs="+", default=[], metavar="DIR", help=beir)
-    kept = "of MODEL alone: `banyan eval model/ --precision int8 --against model/ ...` tells what int8 costs"
+    kept = "Of MODEL only: `banyan eval model/ --precision int8 --against model/ ...` measures what int8 costs."
     compact_arguments(parser.add_argument_group("smaller vectors", kept))
-    result = parser.add_argument_group("result")
-    against = "a second model: each figure of both, and their difference with its own interval"
+    result = parser.add_argument_group("results")
+    against = "a second model: report both scores and the confidence interval of their difference"
     result.add_argument("--against", metavar="MODEL", help=against)
-    out = "also write the table to FILE.json or FILE.md; may be given more than once"
+    out = "also write the table to FILE, ending in .json or .md; repeatable"
     result.add_argument("-o", "--out", action="append", default=[], metavar="FILE", help=out)
     parser.add_argument("--device", default="cpu", help=DEVICE)
-    parser.add_argument("--quiet", action="store_true", help="show the table and errors only")
+    parser.add_argument("--quiet", action="store_true", help="print only the table and errors")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
         for number, (task, which) in enumerate(itertools.product(tasks, range(len(encoders)))):
             meter(number, figures={"now": task.name})
             rows[which] += suites.measure(encoders[which], task)
-    with display.patience("still busy: each set is drawn again 1,000 times, for the intervals"):
+    with display.patience("still busy: computing the confidence intervals, 1,000 bootstrap samples per set"):
         report = table.report(name, rows[0], options.against, rows[-1])
     print(table.to_text(report, shutil.get_terminal_size((160, 24)).columns), end="")
     for path in options.out:
@@ -96,35 +96,35 @@ def run(options: argparse.Namespace) -> None:
 def _measurable(
     folder: str, device: str, truncate_dim: int | None = None, precision: str = "float32"
 ) -> tuple[Any, str]:
-    """What `suites.measure` takes, of a model or a baseline, and the name it has in a table."""
+    """A model or baseline as `suites.measure` takes it, and its name in the table."""
     from banyan import baselines, compact
 
     model = baselines.load(folder, device) if baselines.is_baseline(folder) else load(folder, device)
     if not hasattr(model, "encode"):
         if truncate_dim or precision != "float32":
-            raise BanyanError(f"{folder} compares texts without vectors: there is nothing to truncate or round")
+            raise BanyanError(f"{folder} has no vectors, so --truncate-dim and --precision do not apply to it")
         return model, folder
     form = compact.Form.of(model.dim, truncate_dim, precision)
     return compact.comparable(model, form), folder if form == compact.Form(model.dim) else f"{folder} ({form})"
 
 
 def _tasks(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Any]:
-    """What to measure on; found, or fetched, before any model is loaded."""
+    """The test sets, found or fetched before any model is loaded."""
     from banyan.evaluate import suites
 
     if options.suite is None and not (options.pairs or options.words or options.beir):
-        options.parser.error("nothing to evaluate on: give --suite NAME --data DIR, or --pairs, --words or --beir")
+        options.parser.error("nothing to evaluate on: pass --suite NAME --data DIR, or --pairs, --words or --beir")
     found = suites.own(options.pairs, options.words, options.beir)
     if options.suite is None:
         for name in ("data", "languages", "fetch"):
             if getattr(options, name):
-                options.parser.error(f"--{name} goes with --suite")
+                options.parser.error(f"--{name} needs --suite")
         return found
     if options.suite not in suites.SUITES:
         known = ", ".join(suites.SUITES)
-        options.parser.refuse(f"there is no suite {options.suite} among {known}", options.suite, suites.SUITES)
+        options.parser.refuse(f"there is no suite {options.suite} (choose from {known})", options.suite, suites.SUITES)
     if options.data is None:
-        options.parser.error(f"--suite {options.suite} needs --data DIR, the folder that holds its files")
+        options.parser.error(f"--suite {options.suite} needs --data DIR, the folder with its files")
     if options.fetch:
         from banyan.evaluate.fetch import fetch
 

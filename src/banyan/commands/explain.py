@@ -9,7 +9,9 @@ from banyan.commands._shared import colours, format_arguments, format_of, load, 
 
 GROUP, ORDER = "encode", 4
 PURPOSE = "show which words make two texts similar"
-MORE = "With trees and lengths held fixed, the cosine is exactly the sum of the cells."
+DESCRIPTION = """\
+Each cell of the table is what one pair of pieces (subwords) contributes to the cosine of A and B. With the trees and
+the vector lengths held fixed, the cells sum to the cosine exactly."""
 EXAMPLES = (
     'banyan explain model/ "the cat sat" "a dog slept"',
     'banyan explain model/ "the cat sat" "a dog slept" -o why.svg',
@@ -18,8 +20,8 @@ EXAMPLES = (
 
 def arguments(parser: Parser) -> None:
     model_argument(parser)
-    parser.add_argument("a", type=text, metavar="A", help="a text")
-    parser.add_argument("b", type=text, metavar="B", help="another")
+    parser.add_argument("a", type=text, metavar="A", help="first text")
+    parser.add_argument("b", type=text, metavar="B", help="second text")
     format_arguments(parser, ["text", "json", "svg"])
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import MODEL
+from banyan.commands._shared import model_argument
 
 GROUP, ORDER = "publish", 2
-PURPOSE = "write a model for programs that know nothing of Banyan"
-MORE = "What each form loses, measured: docs/integrations.md."
+PURPOSE = "export a model to ONNX or to static token vectors"
+DESCRIPTION = "docs/integrations.md says what each format loses."
 EXAMPLES = (
     "banyan export model/ --format onnx -o onnx/",
     "banyan export model/ --format static -o static/",
@@ -17,10 +17,10 @@ EXAMPLES = (
 
 
 def arguments(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=f"{MODEL}, or a name on the Hugging Face Hub")
-    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="a new folder")
-    forms = "onnx: the whole model, trees too; static: a bag of tokens, for model2vec and sentence-transformers"
-    parser.add_argument("--format", required=True, choices=("onnx", "static"), help=forms)
+    model_argument(parser)
+    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="new folder to write to")
+    formats = "onnx: the whole model, with trees; static: one vector per token, for model2vec and sentence-transformers"
+    parser.add_argument("--format", required=True, choices=("onnx", "static"), help=formats)
 
 
 def run(options: argparse.Namespace) -> None:

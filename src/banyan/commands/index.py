@@ -8,8 +8,8 @@ from banyan.commands._parser import Parser
 from banyan.commands._shared import MODEL, QUIET, SOURCES, column_argument, load
 
 GROUP, ORDER = "search", 1
-PURPOSE = "make an index of a collection, to search it"
-MORE = "The same command goes on where a killed one was. Files are added to those that are in the index already."
+PURPOSE = "build or extend a search index over a collection of texts"
+DESCRIPTION = "Adds files that are not in the index yet. After an interruption, run the same command again to continue."
 EXAMPLES = (
     "banyan index model/ texts/ -o index/",
     "banyan index model/ books.csv --column title --keep year:int author -o index/",
@@ -23,14 +23,16 @@ def arguments(parser: Parser) -> None:
     parser.usage = f"banyan index MODEL CORPUS [CORPUS ...] -o DIR [options]\n       {deleting}"
     parser.add_argument("model", nargs="?", metavar="MODEL", help=MODEL)
     parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=SOURCES)
-    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="the index, made or added to")
+    out = "index folder, which is created if it does not exist"
+    parser.add_argument("-o", "--out", required=True, metavar="DIR", help=out)
     column_argument(parser)
-    keep = "the other columns to keep, for filters and results, with string, int, float or bool (default: all, judged)"
+    keep = "other columns to store for filters and results; TYPE: string, int, float or bool (default: all, detected)"
     parser.add_argument("--keep", nargs="*", metavar="NAME[:TYPE]", help=keep)
-    language = "of the words, as English: stems and stop words (default: none, words as they are)"
+    language = "language for stemming and stop words, such as English (default: neither)"
     parser.add_argument("--language", metavar="NAME", help=language)
-    parser.add_argument("--update", action="store_true", help="replace the rows of files that changed since")
-    parser.add_argument("--delete", metavar="CONDITION", help="remove rows: \"source LIKE '%%/old.txt'\"")
+    parser.add_argument("--update", action="store_true", help="replace the rows of files that have changed")
+    delete = "delete the rows that match: \"source LIKE '%%/old.txt'\""
+    parser.add_argument("--delete", metavar="CONDITION", help=delete)
     parser.add_argument("--quiet", action="store_true", help=QUIET)
 
 
@@ -41,12 +43,12 @@ def run(options: argparse.Namespace) -> None:
     display = Display(options.quiet)
     if options.delete is not None:
         if options.model or options.corpus:
-            options.parser.error("--delete removes rows and takes no MODEL or CORPUS")
+            options.parser.error("--delete takes no MODEL and no CORPUS")
         with Index.writing(options.out) as store:
             display.note(f"{options.out}: rows removed: {store.delete(options.delete):,}; left: {len(store.rows):,}")
         return
     if not options.model or not options.corpus:
-        options.parser.error("a MODEL and a CORPUS are needed")
+        options.parser.error("MODEL and CORPUS are required")
     model = load(options.model)
     with Index.writing(options.out, Maker.of(model, options.model), options.language) as store:
         summary = store.add(

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
 
 GROUP, ORDER = "train", 3
-PURPOSE = "tell what a model is"
-MORE = ""
+PURPOSE = "show a model's size, settings and training results"
+DESCRIPTION = "Also shows the training text, the metrics of the last epoch and the files of the model folder."
 EXAMPLES = ("banyan info model/", "banyan info model/ --json")
 
 
 def arguments(parser: Parser) -> None:
     model_argument(parser)
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -61,7 +61,7 @@ def _about(model: Banyan, folder: Path) -> dict[str, Any]:
 
 
 def _training_text(card: Path) -> dict[str, str]:
-    """The figures of the corpus that the model card gives, if there is one."""
+    """What the model card says about the corpus, if there is a model card."""
     text = card.read_text(encoding="utf-8") if card.exists() else ""
     _, found, rest = text.partition("## Training text\n")
     return {"training text": " ".join(rest.partition("\n## ")[0].split())} if found else {}

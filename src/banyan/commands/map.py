@@ -9,8 +9,8 @@ from banyan.commands._parser import Parser
 from banyan.commands._shared import check_parent, cluster_arguments, text
 
 GROUP, ORDER = "search", 4
-PURPOSE = "draw an index as a map, one HTML file to be opened in a browser"
-MORE = "Similar texts lie close together; colours are clusters."
+PURPOSE = "draw an index as a map, in one HTML file"
+DESCRIPTION = "Similar texts lie close together. Colours show clusters."
 EXAMPLES = (
     "banyan map index/ -o map.html",
     'banyan map index/ -o map.html --where "year >= 1900" --method pca',
@@ -19,12 +19,12 @@ EXAMPLES = (
 
 def arguments(parser: Parser) -> None:
     cluster_arguments(parser)
-    parser.add_argument("-o", "--out", required=True, metavar="FILE", help="a file whose name ends in .html")
-    method = "umap keeps neighbours together, pca is faster and keeps distances (default: umap)"
+    parser.add_argument("-o", "--out", required=True, metavar="FILE", help="output file, ending in .html")
+    method = "umap preserves neighbourhoods; pca is faster and preserves distances (default: umap)"
     parser.add_argument("--method", default="umap", choices=("umap", "pca"), help=method)
-    most = "draw so many rows at most, chosen at random (default: 20000)"
+    most = "draw at most N rows, sampled at random (default: 20000)"
     parser.add_argument("--most", type=int, default=20_000, metavar="N", help=most)
-    parser.add_argument("--title", type=text, help="of the page (default: the name of the index)")
+    parser.add_argument("--title", type=text, help="page title (default: the name of the index)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
 
     out = Path(options.out)
     if out.suffix not in (".html", ".htm"):
-        options.parser.error(f"a map is a page: name a file that ends in .html, not {out.name}")
+        options.parser.error(f"-o takes a file that ends in .html, not {out.name}")
     check_parent(out)
     if options.most < 2:
         options.parser.error(f"--most must be at least 2, not {options.most}")

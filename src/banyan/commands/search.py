@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import colours, load, text, where_argument
+from banyan.commands._shared import INDEX, colours, load, text, where_argument
 from banyan.errors import BanyanError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from banyan.search.searching import Hit, Searcher
 
 GROUP, ORDER = "search", 2
-PURPOSE = "search an index by meaning, by words, or by both"
-MORE = "Words between asterisks (in colour on a terminal) are those that make a result similar to the query."
+PURPOSE = "search an index by meaning, by words or by both"
+DESCRIPTION = "Asterisks (on a terminal, colour) mark the words that make a result similar to the query."
 EXAMPLES = (
     'banyan search index/ "how the railway came to Wales"',
     "banyan search index/",
@@ -28,17 +28,18 @@ EXAMPLES = (
 
 
 def arguments(parser: Parser) -> None:
-    parser.add_argument("index", metavar="INDEX", help="a folder that banyan index wrote")
-    query = "a text (default: asked for, again and again)"
+    parser.add_argument("index", metavar="INDEX", help=INDEX)
+    query = "text to search for (default: prompt for queries)"
     parser.add_argument("query", nargs="?", type=text, metavar="QUERY", help=query)
-    parser.add_argument("-k", type=int, default=10, metavar="N", help="how many results (default: 10)")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="number of results (default: 10)")
     where_argument(parser)
-    by = "rank by the cosine of vectors, by words (BM25), or fuse both rankings (default: both)"
+    by = "rank by cosine (vectors), by BM25 (words) or by the fusion of both rankings (default: both)"
     parser.add_argument("--by", default="both", choices=("both", "vectors", "words"), help=by)
-    parser.add_argument("--exact", action="store_true", help="look at every vector, in a large index too")
-    model = "where the model is now, if not where it was"
+    exact = "compare the query with every vector, even in a large index"
+    parser.add_argument("--exact", action="store_true", help=exact)
+    model = "model folder, if it has moved since the index was built"
     parser.add_argument("--model", metavar="DIR", help=model)
-    parser.add_argument("--json", action="store_true", help="results for programs, one object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per result")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -58,7 +59,7 @@ def _searcher(store: Index, moved: str | None) -> Searcher:
 
     path = moved or store.record.model.path
     if not Path(path).is_dir():
-        raise BanyanError(f"the model that made {store.folder} is not in {path} any more: say where it is, --model DIR")
+        raise BanyanError(f"the model of {store.folder} is no longer in {path}: pass its new folder with --model DIR")
     model = load(path)
     store.check(Maker.of(model, path))
     return Searcher(store, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
@@ -69,7 +70,7 @@ def _show(searcher: Searcher, query: str, options: argparse.Namespace) -> None:
     for number, hit in enumerate(hits, 1):
         print(_as_json(hit) if options.json else _as_text(number, hit))
     if not hits and not options.json:
-        print("nothing was found", file=sys.stderr)
+        print("no results", file=sys.stderr)
 
 
 def _as_json(hit: Hit) -> str:
@@ -85,7 +86,7 @@ def _as_text(number: int, hit: Hit) -> str:
 
     before, after, grey, plain = ("\x1b[1;33m", "\x1b[0m", "\x1b[2m", "\x1b[0m") if colours() else ("*", "*", "", "")
     one_line = "".join(" " if character.isspace() else character for character in hit.text)
-    shown = visible(marked(one_line, hit.highlights, "\ue000", "\ue001"))  # for private use, so in no text
+    shown = visible(marked(one_line, hit.highlights, "\ue000", "\ue001"))  # private use, so in no text
     shown = shown.replace("\ue000", before).replace("\ue001", after)
     columns = "".join(f"  {name}={shorten(visible(str(value)), 40)}" for name, value in hit.columns.items())
     words = "" if hit.words is None else f"  words {hit.words:.1f}"
@@ -93,16 +94,16 @@ def _as_text(number: int, hit: Hit) -> str:
     return f"{number:3}. {shown}\n     {grey}{where}  cosine {hit.cosine:.3f}{words}{columns}{plain}"
 
 
-_HELP = """A query, or:
-  :where CONDITION   only rows that meet it; :where alone takes it back
-  :k N               how many results
-  :by both|vectors|words
-  :q                 ends (so does Ctrl-D)"""
+_HELP = """Type a query, or:
+  :where CONDITION         search only rows that match; :where alone removes the condition
+  :k N                     set the number of results
+  :by both|vectors|words   set the ranking
+  :q                       quit (or Ctrl-D)"""
 
 
 def _prompt(searcher: Searcher, options: argparse.Namespace) -> None:
     with suppress(ImportError):
-        import readline  # noqa: F401  history and editing, where the platform has it
+        import readline  # noqa: F401  line editing and history, where available
     asking = sys.stdin.isatty()
     if asking:
         print(f"{len(searcher.index.rows):,} rows. {_HELP}", file=sys.stderr)

@@ -12,8 +12,8 @@ from banyan.errors import BanyanError
 from banyan.support.needs import needs
 
 GROUP, ORDER = "publish", 1
-PURPOSE = "serve a model over HTTP, as OpenAI and Text Embeddings Inference do"
-MORE = "GET /docs describes the interface. More: docs/serving.md."
+PURPOSE = "serve a model over HTTP, compatible with OpenAI and Text Embeddings Inference clients"
+DESCRIPTION = "GET /docs shows the API reference. See docs/serving.md."
 EXAMPLES = (
     "banyan serve model/ --port 8080",
     "banyan serve model/ --host 0.0.0.0 --api-key-file key.txt --workers 4",
@@ -21,32 +21,32 @@ EXAMPLES = (
 )
 KEY = "BANYAN_API_KEY"
 LIMITS = (
-    ("--max-batch", 2048, "texts of a request"),
-    ("--max-input-tokens", 8192, "tokens of a text"),
-    ("--max-batch-tokens", 300_000, "tokens of a request"),
-    ("--max-body-bytes", 10_000_000, "bytes of a request"),
-    ("--max-concurrent", 512, "requests a worker takes on before it says 429"),
+    ("--max-batch", 2048, "texts per request"),
+    ("--max-input-tokens", 8192, "tokens per text"),
+    ("--max-batch-tokens", 300_000, "tokens per request"),
+    ("--max-body-bytes", 10_000_000, "bytes per request"),
+    ("--max-concurrent", 512, "open requests per worker; further ones get status 429"),
 )
 
 
 def arguments(parser: Parser) -> None:
     model_argument(parser)
-    where = parser.add_argument_group("where")
-    loopback = "address to listen on (default: 127.0.0.1, this machine only; 0.0.0.0: every network it is in)"
-    where.add_argument("--host", default="127.0.0.1", help=loopback)
-    where.add_argument("--port", type=int, default=8080, help="0: any that is free (default: 8080)")
-    workers = "processes that share one copy of the model (default: 1)"
-    where.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
-    key = f"a file that holds the key that requests must bring (default: that of the environment, {KEY}, or none)"
-    where.add_argument("--api-key-file", metavar="FILE", help=key)
-    name = "what the model is called in requests, any number of names (default: its folder's name)"
-    where.add_argument("--name", action="append", default=[], metavar="NAME", help=name)
+    server = parser.add_argument_group("server")
+    host = "address to listen on; 0.0.0.0 for all networks (default: 127.0.0.1, this machine only)"
+    server.add_argument("--host", default="127.0.0.1", help=host)
+    server.add_argument("--port", type=int, default=8080, help="port to listen on; 0 picks a free one (default: 8080)")
+    workers = "worker processes, which share one copy of the model (default: 1)"
+    server.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
+    key = f"file with the API key that requests must send (default: the environment variable {KEY}, or no key)"
+    server.add_argument("--api-key-file", metavar="FILE", help=key)
+    name = "name of the model in requests; repeatable (default: the name of its folder)"
+    server.add_argument("--name", action="append", default=[], metavar="NAME", help=name)
     limits = parser.add_argument_group("limits")
-    for option, default, told in LIMITS:
-        limits.add_argument(option, type=int, default=default, metavar="N", help=f"{told} (default: {default:,})")
-    end = "seconds that requests have to finish when the server is stopped (default: 30)"
+    for option, default, limit in LIMITS:
+        limits.add_argument(option, type=int, default=default, metavar="N", help=f"{limit} (default: {default:,})")
+    end = "time for open requests to finish when the server stops, in seconds (default: 30)"
     limits.add_argument("--shutdown-seconds", type=int, default=30, metavar="N", help=end)
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not log each request, only what goes wrong")
+    parser.add_argument("-q", "--quiet", action="store_true", help="log errors only, not every request")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _key(path: str | None) -> str | None:
-    """From a file or the environment: on the command line everyone on the machine could read it."""
+    """The API key from a file or the environment. On the command line, every user of the machine could read it."""
     key = (Path(path).read_text(encoding="utf-8") if path else os.environ.get(KEY, "")).strip()
     if path and not key:
         raise BanyanError(f"{path} is empty: write the API key into it")

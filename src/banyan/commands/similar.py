@@ -8,8 +8,8 @@ from banyan.commands._parser import Parser
 from banyan.commands._shared import column_argument, load, model_argument, text
 
 GROUP, ORDER = "encode", 2
-PURPOSE = "compare two texts, or search a file for the most similar lines"
-MORE = "Similarity is the cosine of the embeddings."
+PURPOSE = "compare two texts, or find the lines of a file most similar to a text"
+DESCRIPTION = "Similarity is the cosine of the two embeddings."
 EXAMPLES = (
     'banyan similar model/ "the cat sat" "a dog slept"',
     'banyan similar model/ "how do I reset it" --in questions.txt -k 5',
@@ -18,21 +18,22 @@ EXAMPLES = (
 
 def arguments(parser: Parser) -> None:
     model_argument(parser)
-    parser.add_argument("text", nargs="+", type=text, metavar="TEXT", help="two texts; or one, to look for in FILE")
-    inside = "print the rows of FILE most similar to TEXT: cosine, row number, text (- for standard input)"
+    texts = "two texts to compare, or one to look for in FILE"
+    parser.add_argument("text", nargs="+", type=text, metavar="TEXT", help=texts)
+    inside = "print the rows of FILE most similar to TEXT as cosine, row number and text (- for standard input)"
     parser.add_argument("--in", dest="inside", metavar="FILE", help=inside)
-    parser.add_argument("-k", type=int, default=10, metavar="N", help="how many of them (default: 10)")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="number of rows to print (default: 10)")
     column_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     if options.inside is None:
         if len(options.text) != 2:
-            options.parser.error(f"two texts are compared, or one is looked for --in FILE; found {len(options.text)}")
+            options.parser.error(f"pass two texts, or one text and --in FILE; got {len(options.text)}")
         print(f"{load(options.model).similarity(*options.text):.4f}")
         return
     if len(options.text) != 1:
-        options.parser.error(f"one text is looked for in {options.inside}; found {len(options.text)}")
+        options.parser.error(f"--in takes one text; got {len(options.text)}")
     from banyan.encoding import most_similar
     from banyan.svg import visible
 

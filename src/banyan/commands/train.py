@@ -12,7 +12,7 @@ from banyan.support.needs import needs
 
 GROUP, ORDER = "train", 1
 PURPOSE = "train a model on your own text"
-MORE = "The result is a folder; a run that was stopped or killed goes on with --resume."
+DESCRIPTION = "Writes a model folder. --resume continues a run that was stopped or killed."
 EXAMPLES = (
     "banyan train corpus.txt --out model/",
     "banyan train texts/ more.jsonl.gz --column text --out model/ --epochs 5 --candidates batch",
@@ -27,10 +27,10 @@ def arguments(parser: Parser) -> None:
 
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=SOURCES)
-    parser.add_argument("--out", required=True, metavar="DIR", help="the model's folder")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the model to")
     presets = (
-        f"where the settings start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET}); self-strae is the paper's "
-        "predecessor: linear functions, plain trees, contrastive"
+        f"settings to start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET}); self-strae is the model that the "
+        "paper improves on: linear composition, plain trees, contrastive loss"
     )
     parser.add_argument("--preset", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "model", "training", "run")}
@@ -43,35 +43,35 @@ def arguments(parser: Parser) -> None:
 def _text_arguments(group: argparse._ArgumentGroup) -> None:
     column_argument(group)
     layout = group.add_mutually_exclusive_group()
-    running = "running text, to be split into sentences (default: judged by the text)"
-    for name, told in (("lines", "one sentence per line"), ("running", running)):
+    running = "the corpus is running text, to be split into sentences (default: detected)"
+    for name, told in (("lines", "the corpus has one sentence per line"), ("running", running)):
         layout.add_argument(f"--{name}", action="store_const", const=name, dest="layout", help=told)
     group.add_argument("--dev", metavar="FILE", help="held-out text (default: 1%% of the corpus)")
-    tokenizer = "a tokenizer.json or SentencePiece .model to use (default: one is made of the corpus)"
+    tokenizer = "a tokenizer.json or SentencePiece .model to use (default: train one on the corpus)"
     group.add_argument("--tokenizer", metavar="FILE", help=tokenizer)
 
 
 def _run_arguments(group: argparse._ArgumentGroup) -> None:
-    pairs = "two texts and a score a line, to be scored after each epoch"
+    pairs = "scored pairs to evaluate on after each epoch: two texts and a score per line"
     group.add_argument("--eval", dest="pairs", metavar="PAIRS", help=pairs)
-    group.add_argument("--init", metavar="MODEL", help="start from the weights and the tokenizer of a finished model")
-    group.add_argument("--resume", action="store_true", help="go on with an interrupted run")
-    group.add_argument("--overwrite", action="store_true", help="start again where DIR holds a model or a run")
+    group.add_argument("--init", metavar="MODEL", help="start from the weights and tokenizer of this model")
+    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    group.add_argument("--overwrite", action="store_true", help="start over, replacing the model or run in DIR")
     group.add_argument(
         "--checkpoint-every",
         type=float,
         default=60.0,
         dest="checkpoint_seconds",
         metavar="SECONDS",
-        help="so much work is lost at most (default: 60)",
+        help="time between checkpoints (default: 60)",
     )
-    device = "auto, cpu, cuda, cuda:1, mps, xpu (default: auto, the accelerator that torch finds, else the CPU)"
+    device = "cpu, cuda, cuda:1, mps, xpu or auto (default: auto, an accelerator if torch finds one, otherwise the CPU)"
     group.add_argument("--device", default="auto", help=device)
-    precision = "of the output layer (default: auto, the fastest that the device has)"
+    precision = "precision of the output layer (default: auto, the fastest that the device supports)"
     group.add_argument("--precision", default="auto", metavar="auto|float32|tf32|bf16", help=precision)
-    same_bits = "the same seed gives the same bits on a device too (slower; the CPU always does)"
+    same_bits = "make runs with the same seed bit-identical on accelerators too (slower; CPU runs always are)"
     group.add_argument("--deterministic", action="store_true", help=same_bits)
-    group.add_argument("--tensorboard", action="store_true", help="also write TensorBoard's files to DIR/tensorboard")
+    group.add_argument("--tensorboard", action="store_true", help="also write TensorBoard logs to DIR/tensorboard")
     group.add_argument("--quiet", action="store_true", help=QUIET)
 
 

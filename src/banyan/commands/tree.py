@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from banyan.tree import Tree
 
 GROUP, ORDER = "encode", 3
-PURPOSE = "show the tree that a model makes of a sentence"
-MORE = "Each merge shows the cosine of its two parts."
+PURPOSE = "show the tree that a model builds for a sentence"
+DESCRIPTION = "Each merge shows the cosine of its two children."
 EXAMPLES = (
     'banyan tree model/ "the cat sat on the mat"',
     'banyan tree model/ "the cat sat on the mat" -o tree.svg',
@@ -33,11 +33,12 @@ _FORMATS: dict[str, Callable[[Tree], str]] = {
 
 def arguments(parser: Parser) -> None:
     model_argument(parser)
-    texts = "a sentence; - for the lines of standard input"
+    texts = "a sentence, or - for one sentence per line of standard input"
     parser.add_argument("text", nargs="+", type=text, metavar="TEXT", help=texts)
-    brackets = "TEXT is a tree already, as (S (NP the cat) (VP sat)): compose it as given"
+    brackets = "TEXT is a bracketed tree, such as (S (NP the cat) (VP sat)): compose along that tree"
     parser.add_argument("--brackets", action="store_true", help=brackets)
-    parser.add_argument("--bare", action="store_true", help="with --brackets: they have no labels, as ((the cat) sat)")
+    bare = "TEXT is a bracketed tree without labels, such as ((the cat) sat)"
+    parser.add_argument("--bare", action="store_true", help=bare)
     format_arguments(parser, list(_FORMATS))
 
 
@@ -60,15 +61,15 @@ def _trees(model: Banyan, options: argparse.Namespace) -> Iterator[Tree]:
 
 
 def _texts(options: argparse.Namespace) -> Iterator[str]:
-    """The texts given as arguments; "-" stands for the lines of standard input."""
+    """The texts given as arguments, with "-" replaced by standard input."""
     for argument in options.text:
         if argument == "-":
-            yield from lines_of_stdin(whole=options.brackets)  # a tree may go over several lines
+            yield from lines_of_stdin(whole=options.brackets)  # a tree may span several lines
         else:
             yield argument
 
 
 def _only(trees: list[Tree]) -> Iterator[Tree]:
     if len(trees) != 1:
-        raise BanyanError(f"an SVG shows one tree, not {len(trees)}: give one text")
+        raise BanyanError(f"an SVG file holds one tree, not {len(trees)}: pass one sentence")
     return iter(trees)
