@@ -79,7 +79,7 @@ def test_a_name_alone_tells_its_settings(name, banyan):
         (["glove", "corpus.txt", "--out", "x", "--set", "epochs=many"], "--set epochs takes a whole number"),
         (["glove", "corpus.txt", "--out", "x", "--set", "lower=perhaps"], "--set lower takes yes or no"),
         (["glove", "corpus.txt", "--out", "x", "--set", "epochs"], "--set takes NAME=VALUE, not 'epochs'"),
-        (["model2vec", "a", "b", "--out", "x"], "one folder or name is loaded, not 2"),
+        (["model2vec", "a", "b", "--out", "x"], "model2vec takes one folder or name, not 2"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(arguments, told, banyan, tmp_path, monkeypatch):

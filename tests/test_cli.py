@@ -82,6 +82,7 @@ def test_every_module_of_the_package_is_a_command_and_defines_what_a_command_has
         assert command.GROUP in _parser.GROUPS
         assert isinstance(command.ORDER, int)
         assert command.PURPOSE
+        assert command.DESCRIPTION
         assert command.EXAMPLES
         assert callable(command.arguments)
         assert callable(command.run)
@@ -148,8 +149,8 @@ def test_no_command_shows_the_help(banyan):
         (["train", "c", "--out", "o", "--lines", "--running"], "not allowed with argument --lines"),
         (["encode", "m", "i"], "banyan encode: the following arguments are required: -o/--out"),
         (["tree", "m", "t", "--format", "png"], "argument --format: invalid choice: 'png'"),
-        (["similar", "m", "a"], "banyan similar: two texts are compared, or one is looked for --in FILE; found 1"),
-        (["similar", "m", "a", "b", "--in", "f"], "banyan similar: one text is looked for in f; found 2"),
+        (["similar", "m", "a"], "banyan similar: pass two texts, or one text and --in FILE; got 1"),
+        (["similar", "m", "a", "b", "--in", "f"], "banyan similar: --in takes one text; got 2"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_code_2(banyan, arguments, message):
@@ -348,7 +349,7 @@ def test_tree_as_a_drawing(banyan, folder, tmp_path):
     assert code == 0
     assert out == (tmp_path / "tree.svg").read_text(encoding="utf-8")
     code, _, err = banyan("tree", folder, "a", "b", "--format", "svg")
-    assert (code, err) == (1, "banyan: an SVG shows one tree, not 2: give one text\n")
+    assert (code, err) == (1, "banyan: an SVG file holds one tree, not 2: pass one sentence\n")
 
 
 def test_tree_of_brackets_is_composed_as_given(banyan, folder, tmp_path, monkeypatch):
@@ -374,7 +375,7 @@ def test_tree_of_the_lines_of_standard_input(banyan, folder, model, monkeypatch)
 
 def test_output_folder_that_is_not_there(banyan, folder, tmp_path):
     code, _, err = banyan("tree", folder, "x", "-o", tmp_path / "none" / "tree.svg")
-    assert (code, err) == (1, f"banyan: there is no folder {tmp_path}/none to write tree.svg to\n")
+    assert (code, err) == (1, f"banyan: cannot write {tmp_path}/none/tree.svg: there is no folder {tmp_path}/none\n")
 
 
 # --- similar, explain, info, demo ------------------------------------------------------------------------------------

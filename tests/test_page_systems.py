@@ -106,4 +106,4 @@ def test_every_system_that_is_compared_has_a_page():
 
 def test_the_list_of_pages_tells_what_the_command_tells():
     for name, one in BASELINES.items():
-        assert f"| [`{name}`]({name}.md) | {one.about} | {one.wins} |" in page_systems.overview()
+        assert f"| [`{name}`]({name}.md) | {one.about} | {one.best_for} |" in page_systems.overview()

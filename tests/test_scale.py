@@ -282,7 +282,7 @@ def test_rows_that_are_missing_in_the_end_are_noticed(model_folder, folder, tmp_
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["x", "y"], "takes one folder of Parquet files, not 2"), (["x", "--device", "cuda"], "leave --device out")],
+    [(["x", "y"], "takes one folder of Parquet files, not 2"), (["x", "--device", "cuda"], "remove --device cuda")],
 )
 def test_the_command_says_what_it_cannot_do(arguments, told, capsys) -> None:
     assert main(["encode", "model", *arguments, "-o", "out", "--engine", "ray"]) == 1

@@ -370,13 +370,13 @@ def test_eval_of_files_of_the_users_own(banyan, folder, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to evaluate on: give --suite NAME --data DIR, or --pairs, --words or --beir"),
-        (["--suite", "stts", "--data", "."], "there is no suite stts among paper, sts,"),
+        ([], "nothing to evaluate on: pass --suite NAME --data DIR, or --pairs, --words or --beir"),
+        (["--suite", "stts", "--data", "."], "there is no suite stts (choose from paper, sts,"),
         (["--suite", "stts", "--data", "."], "; did you mean sts?"),
         (["--suite", "sts"], "--suite sts needs --data DIR"),
-        (["--pairs", __file__, "--data", "."], "--data goes with --suite"),
-        (["--pairs", __file__, "--languages", "hi"], "--languages goes with --suite"),
-        (["--pairs", __file__, "--fetch"], "--fetch goes with --suite"),
+        (["--pairs", __file__, "--data", "."], "--data needs --suite"),
+        (["--pairs", __file__, "--languages", "hi"], "--languages needs --suite"),
+        (["--pairs", __file__, "--fetch"], "--fetch needs --suite"),
     ],
 )
 def test_usage_errors_of_eval(banyan, arguments, message):

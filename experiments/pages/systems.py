@@ -53,8 +53,8 @@ def pages(material: Material, folder: Path) -> dict[Path, str]:
 
 
 def overview() -> str:
-    rows = [[f"[`{name}`]({name}.md)", one.about, one.wins] for name, one in BASELINES.items()]
-    return table(["", "what it is", "when it wins"], rows)
+    rows = [[f"[`{name}`]({name}.md)", one.about, one.best_for] for name, one in BASELINES.items()]
+    return table(["", "what it is", "best for"], rows)
 
 
 def chosen(folder: Path) -> str:

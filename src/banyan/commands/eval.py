@@ -48,7 +48,7 @@ def arguments(parser: Parser) -> None:
     suite.add_argument("--data", metavar="DIR", help=data)
     fetched = 'first download what DIR lacks from the Hugging Face Hub (needs pip install "banyan-embed[hub]")'
     suite.add_argument("--fetch", action="store_true", help=fetched)
-    languages = "languages to evaluate in the suites languages and dev: af, am, ... (default: all in DIR; English for dev)"
+    languages = "languages for the suites languages and dev: af, am, ... (default: all in DIR; English for dev)"
     suite.add_argument("--languages", nargs="+", default=[], metavar="LANG", help=languages)
     yours = parser.add_argument_group("your own test sets")
     pairs = "two texts and a score per line (.csv or tab-separated)"
