@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from banyan import Banyan
 from banyan.scale import shards as shards_module
-from banyan.scale.shards import Run, Shard, encode_shard
+from banyan.scale.shards import EncodingSettings, ParquetShard, encode_shard
 from banyan.scale.stores import Folder
 
 ROWS = 50_000
@@ -64,14 +64,14 @@ def _measured(model: Banyan, texts: list[str], precision: str) -> tuple[list[flo
         pyarrow.parquet.write_table(pyarrow.table({"text": texts}), source / "a.parquet", row_group_size=ROWS)
         with patch.object(shards_module, "SHARD_ROWS", ROWS):
             found = shards_module.shards(Folder(str(source)), "a.parquet", None)
-        run = Run("benchmark", "", precision=precision)
-        rates = [_rate(model, source, out, shard, run) for shard in found][1:]
+        settings = EncodingSettings("benchmark", "", precision=precision)
+        rates = [_rate(model, source, out, shard, settings) for shard in found][1:]
         return rates, (out / found[0].part).stat().st_size / found[0].rows
 
 
-def _rate(model: Banyan, source: Path, out: Path, shard: Shard, run: Run) -> float:
+def _rate(model: Banyan, source: Path, out: Path, shard: ParquetShard, settings: EncodingSettings) -> float:
     started = time.process_time()
-    encode_shard(model, Folder(str(source)), Folder(str(out)), shard, run)
+    encode_shard(model, Folder(str(source)), Folder(str(out)), shard, settings)
     return shard.rows / (time.process_time() - started)
 
 

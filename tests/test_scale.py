@@ -31,9 +31,9 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from banyan.scale import shards as shards_module  # noqa: E402
-from banyan.scale.engine import Job  # noqa: E402
+from banyan.scale.engine import EncodingJob  # noqa: E402
 from banyan.scale.folder import encode_folder  # noqa: E402
-from banyan.scale.shards import Outcome, Shard, encode_shard, shards  # noqa: E402
+from banyan.scale.shards import ParquetShard, ShardResult, encode_shard, shards  # noqa: E402
 from banyan.scale.stores import FINISHED, UNFINISHED, Folder  # noqa: E402
 
 CLUSTER = Path(__file__).with_name("cluster_of_ray.py")
@@ -66,16 +66,18 @@ class InThisProcess:
     def __init__(self, model_folder: Path, stop: int | None = None) -> None:
         self.model, self.stop, self.done = Banyan.from_pretrained(model_folder), stop, []
 
-    def __call__(self, job: Job, todo: Sequence[Shard], files: dict[str, bytes]) -> Iterator[Outcome]:
+    def __call__(
+        self, job: EncodingJob, todo: Sequence[ParquetShard], files: dict[str, bytes]
+    ) -> Iterator[ShardResult]:
         assert sorted(files) == ["config.json", "model.safetensors", "tokenizer.json"]
         for shard in todo:
             if len(self.done) == self.stop:
                 raise KeyboardInterrupt
             self.done.append(shard.part)
             try:
-                yield encode_shard(self.model, Folder(job.folder), Folder(job.out), shard, job.run)
+                yield encode_shard(self.model, Folder(job.folder), Folder(job.out), shard, job.settings)
             except BanyanError as error:
-                yield Outcome(shard.part, error=str(error))
+                yield ShardResult(shard.part, error=str(error))
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ def test_blank_rows_and_those_that_are_not_text_count_as_in_the_local_path(model
     pq.write_table(pa.table({"text": category}), tmp_path / "in" / "b.parquet")
     summary = encode_folder(model_folder, str(tmp_path / "in"), str(tmp_path / "out"), work=InThisProcess(model_folder))
     assert summary.blank == 3
-    assert "3 without text are zero; not text: 1 that are not text; repaired: 1 NUL" in str(summary)
+    assert "3 rows without text have zero embeddings; not text: 1 that are not text; repaired: 1 NUL" in str(summary)
     assert_as_local(model_folder, tmp_path / "in", tmp_path / "out")
 
 
@@ -195,7 +197,7 @@ def test_a_part_that_was_not_finished_does_not_get_its_name(tmp_path: Path) -> N
 def test_a_stopped_run_resumes_with_what_is_left(model_folder, folder, tmp_path) -> None:
     out = tmp_path / "out"
     first = InThisProcess(model_folder, stop=4)
-    with pytest.raises(KeyboardInterrupt, match="--resume goes on"):
+    with pytest.raises(KeyboardInterrupt, match="continue with --resume"):
         encode_folder(model_folder, str(folder), str(out), work=first)
     with pytest.raises(BanyanError, match="holds an unfinished run: --resume"):
         encode_folder(model_folder, str(folder), str(out), work=first)
@@ -224,17 +226,17 @@ def test_what_does_not_belong_is_refused_in_one_sentence(model_folder, folder, t
         assert "\n" not in str(error.value)
 
     encode_folder(model_folder, str(folder), str(out), work=work)
-    refused("holds a finished run: --resume does what it lacks, --overwrite starts again")
-    refused("cannot be resumed, because of another normalize: --overwrite", normalize=True, resume=True)
+    refused("holds a finished run: --resume completes it, --overwrite starts again")
+    refused("it was written with a different normalize; use --overwrite", normalize=True, resume=True)
     encode_folder(model_folder, str(folder), str(out), work=work, normalize=True, overwrite=True)
     assert_as_local(model_folder, folder, out, normalize=True)
     write(folder / "b.parquet", ["another text"])
-    refused("b-00000.parquet was made of a file or column that has changed or gone", normalize=True, resume=True)
+    refused("b-00000.parquet was made from a file or column that has changed or is gone", normalize=True, resume=True)
     refused("b.parquet has no column 'title'; its columns are text", target=tmp_path / "new", column="title")
-    refused("one inside the other", target=folder / "out")
+    refused("contains the other", target=folder / "out")
     refused("there is no .parquet file in the folder", source=tmp_path / "nowhere", target=tmp_path / "new")
     (out / "mine.parquet").write_bytes(b"precious")
-    refused("mine.parquet is no part that banyan wrote", overwrite=True)
+    refused("mine.parquet was not written by banyan", overwrite=True)
     assert (out / "mine.parquet").read_bytes() == b"precious"
 
 
@@ -250,7 +252,7 @@ def test_a_bad_file_is_named_when_the_others_are_done(model_folder, folder, tmp_
     told = str(error.value)
     assert f"cannot read {folder}/b.parquet as Parquet" in told
     assert f"cannot read {folder}/a.parquet as Parquet" in told
-    assert told.endswith("; the rest is done: mend or remove what is named, then --resume")
+    assert told.endswith("; all other files are encoded: repair or remove these, then use --resume")
     assert "\n" not in told
     assert [str(path.relative_to(out)) for path in out.rglob("*.parquet")] == ["year=1900/a-00000.parquet"]
     assert not (out / FINISHED).exists()
@@ -262,20 +264,20 @@ def test_a_bad_file_is_named_when_the_others_are_done(model_folder, folder, tmp_
 def test_a_file_that_changes_meanwhile_gives_no_part(model_folder, folder, tmp_path) -> None:
     work = InThisProcess(model_folder)
 
-    def meddling(job: Job, todo: Sequence[Shard], files: dict[str, bytes]) -> Iterator[Outcome]:
+    def meddling(job: EncodingJob, todo: Sequence[ParquetShard], files: dict[str, bytes]) -> Iterator[ShardResult]:
         write(folder / "a.parquet", [f"meddled {row}" for row in range(50)], 10)
         yield from work(job, todo, files)
 
-    with pytest.raises(BanyanError, match=r"a.parquet changed while it was read: leave it alone, and start again"):
+    with pytest.raises(BanyanError, match=r"a.parquet changed while it was being read: run the command again"):
         encode_folder(model_folder, str(folder), str(tmp_path / "out"), work=meddling)
     assert not (tmp_path / "out" / "a-00000.parquet").exists()
 
 
 def test_rows_that_are_missing_in_the_end_are_noticed(model_folder, folder, tmp_path) -> None:
-    def losing(job: Job, todo: Sequence[Shard], files: dict[str, bytes]) -> Iterator[Outcome]:
+    def losing(job: EncodingJob, todo: Sequence[ParquetShard], files: dict[str, bytes]) -> Iterator[ShardResult]:
         yield from InThisProcess(model_folder)(job, todo[1:], files)
 
-    with pytest.raises(BanyanError, match=r"a-00000.parquet is not what was written there"):
+    with pytest.raises(BanyanError, match=r"a-00000.parquet is not what was written"):
         encode_folder(model_folder, str(folder), str(tmp_path / "out"), work=losing)
     assert not (tmp_path / "out" / FINISHED).exists()
 
@@ -385,7 +387,7 @@ def test_a_killed_driver_is_taken_up_on_a_cluster(cluster, model_folder, many_ro
     assert len(list(out.glob("*.parquet"))) == 8
     (bad / "bad.parquet").unlink()
     last = start(model_folder, bad, out, "--resume", **cluster)
-    assert "80,000 rows in an earlier run" in last.communicate(timeout=PATIENCE)[1]
+    assert "80,000 rows from an earlier run" in last.communicate(timeout=PATIENCE)[1]
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert_as_local(model_folder, bad, out)
 
@@ -400,5 +402,5 @@ def test_what_the_documents_show_runs(cluster, model_folder, folder, tmp_path) -
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     run = subprocess.run([sys.executable, "-"], input="\n".join(blocks), cwd=tmp_path, env=environment, check=True,
                          capture_output=True, text=True)  # fmt: skip
-    resumed = "wrote vectors: 150 rows of 16 dimensions in 3 parts, 150 rows in an earlier run"
+    resumed = "wrote vectors: 150 rows of 16 dimensions in 3 parts, 150 rows from an earlier run"
     assert run.stdout.splitlines() == ["150", resumed]

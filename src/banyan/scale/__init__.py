@@ -1,7 +1,7 @@
-"""Parquet folders of any size, encoded by many machines (docs/scaling.md).
+"""Encodes Parquet folders of any size on many machines: `banyan encode --engine ray`, docs/scaling.md.
 
-    stores    folders of Parquet files on a disk or in a store, through fsspec
-    shards    the unit of work: some row groups of one file in, one part out
-    engine    Ray: shards to workers, again if a worker dies
-    folder    the whole: plan, encode what is not there, check that each row is there once
+    stores.py   folders of Parquet files, on a disk or in an object store (fsspec)
+    shards.py   the unit of work: some row groups of one input file become one part of the output
+    engine.py   Ray: sends shards to workers, and sends them again if a worker dies
+    folder.py   the whole run: plan, encode what is missing, check that each row was written once
 """

@@ -1,7 +1,7 @@
-"""Ray: shards go to workers; when a worker or its machine dies, Ray gives its shard to another.
+"""Ray: sends shards to workers. When a worker or its machine dies, Ray gives its shard to another worker.
 
-Plain tasks rather than Ray Data: a shard that is encoded again writes the same part under the same name, so that twice
-is as good as once. Ray Data names files after a random number of each run, so that a second run adds to the first.
+This uses plain tasks, not Ray Data: a shard that is encoded twice writes the same part under the same name, so nothing
+is duplicated. Ray Data names its files after a random number, so a second run would add to the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from banyan import threads
 from banyan._version import __version__
 from banyan.errors import BanyanError, first_line
-from banyan.scale.shards import Outcome, Run, Shard, encode_shard
+from banyan.scale.shards import EncodingSettings, ParquetShard, ShardResult, encode_shard
 from banyan.scale.stores import Folder
 
 if TYPE_CHECKING:
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 ADDRESS = "RAY_ADDRESS"
 RETRIES = 8  # of a shard whose worker died
-WAITING = 1000  # shards that Ray knows of: more than there are free cores, so that a cluster that can grow does
-CORES = 1  # of a worker: shards are many, and side by side they need no threads
-_OBJECT_STORE = 256 << 20  # bytes on this machine: the model is all that goes through it
+WAITING = 1000  # shards submitted at a time: more than free cores, so that an autoscaling cluster grows
+CORES = 1  # per worker: there are many shards, so a worker needs no threads of its own
+_OBJECT_STORE = 256 << 20  # bytes on this machine; only the model goes through it
 
 
 @dataclass(frozen=True)
-class Job:
+class EncodingJob:
     folder: str
     out: str
-    run: Run
+    settings: EncodingSettings
 
 
-def outcomes(job: Job, shards: Sequence[Shard], model: dict[str, bytes]) -> Iterator[Outcome]:
-    """Of each shard, as they come. model: its files."""
+def encode_shards(job: EncodingJob, shards: Sequence[ParquetShard], model: dict[str, bytes]) -> Iterator[ShardResult]:
+    """Encode the shards and yield each result when it is there. model: file name -> content."""
     with _ray() as ray:
-        files = [ray.put(model)]  # in a list, so that only workers that have no model yet fetch it
+        files = [ray.put(model)]  # in a list, so that only workers that do not have the model fetch it
         task = ray.remote(num_cpus=CORES, max_retries=RETRIES)(_encode_shard)
         todo = iter(shards)
-        waiting: dict[Any, Shard] = {}
+        waiting: dict[Any, ParquetShard] = {}
         try:
             while True:
                 for shard in islice(todo, WAITING - len(waiting)):
@@ -52,24 +52,24 @@ def outcomes(job: Job, shards: Sequence[Shard], model: dict[str, bytes]) -> Iter
                 if not waiting:
                     return
                 for done in ray.wait(list(waiting))[0]:
-                    yield _outcome(ray, done, job, waiting.pop(done))
+                    yield _result(ray, done, job, waiting.pop(done))
         finally:
             for left in waiting:
                 ray.cancel(left, force=True)
 
 
-def _outcome(ray: Any, done: Any, job: Job, shard: Shard) -> Outcome:
+def _result(ray: Any, done: Any, job: EncodingJob, shard: ParquetShard) -> ShardResult:
     try:
         return ray.get(done)
-    except ray.exceptions.RayError as error:  # all that our own code may raise, _encode_shard has caught
-        told = f"cannot encode {job.folder}/{shard.source}: its worker died {RETRIES + 1} times ({first_line(error)})"
-        return Outcome(shard.part, error=told)
+    except ray.exceptions.RayError as error:  # _encode_shard catches what our own code raises
+        reason = f"its worker died {RETRIES + 1} times ({first_line(error)})"
+        return ShardResult(shard.part, error=f"cannot encode {job.folder}/{shard.source}: {reason}")
 
 
 @contextmanager
 def _ray() -> Iterator[Any]:
-    """Connected: as the program already is, to RAY_ADDRESS, or to a Ray of our own on this machine."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
+    """Connect to Ray: keep the program's own connection, or use RAY_ADDRESS, or start Ray on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics unless the user asks for it
     import ray
     import ray.exceptions
 
@@ -94,19 +94,21 @@ def _ray() -> Iterator[Any]:
 # --- On a worker -----------------------------------------------------------------------------------------------------
 
 
-def _encode_shard(job: Job, shard: Shard, files: list[Any]) -> Outcome:
+def _encode_shard(job: EncodingJob, shard: ParquetShard, files: list[Any]) -> ShardResult:
     os.environ["BANYAN_THREADS"] = str(CORES)
+    settings = job.settings
     try:
-        if job.run.version != __version__:
-            raise BanyanError(f"a worker has banyan {__version__}, not {job.run.version}: install the same everywhere")
-        return encode_shard(_model(job.run.model, files), Folder(job.folder), Folder(job.out), shard, job.run)
+        if settings.version != __version__:
+            told = f"a worker has banyan {__version__}, not {settings.version}: install the same version everywhere"
+            raise BanyanError(told)
+        return encode_shard(_model(settings.model, files), Folder(job.folder), Folder(job.out), shard, settings)
     except BanyanError as error:
-        return Outcome(shard.part, error=str(error))
-    except Exception as error:  # of a store, say; one shard must not stop the others
-        return Outcome(shard.part, error=f"cannot encode {job.folder}/{shard.source}: {first_line(error)}")
+        return ShardResult(shard.part, error=str(error))
+    except Exception as error:  # a store may raise anything; the other shards go on
+        return ShardResult(shard.part, error=f"cannot encode {job.folder}/{shard.source}: {first_line(error)}")
 
 
-_models: dict[str, Banyan] = {}  # the one of this process
+_models: dict[str, Banyan] = {}  # hash -> model; this process keeps one
 
 
 def _model(name: str, files: list[Any]) -> Banyan:

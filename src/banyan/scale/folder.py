@@ -1,9 +1,9 @@
-"""A folder of Parquet in, a folder of Parquet out: what `banyan encode --engine ray` does.
+"""Encodes a folder of Parquet files into another one: `banyan encode --engine ray`.
 
-1. Plan: every input file's footer says its row groups, and these make shards.
-2. Take up: a part that is there and says that it was made of this shard, by this model, so set, is done.
-3. Encode the others, anywhere, in any order.
-4. Check: the parts that are there are those of the plan, each with the rows of its shard. Then _banyan.json is written.
+1. Plan: read the footer of every input file and divide its row groups into shards.
+2. Resume: keep parts that an earlier run made from the same shard with the same model and settings.
+3. Encode the other shards, on any machine, in any order.
+4. Check that the output has exactly the parts of the plan, each with the rows of its shard; then write _banyan.json.
 """
 
 from __future__ import annotations
@@ -24,34 +24,36 @@ from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.report import Report
 from banyan.scale import engine
-from banyan.scale.shards import Outcome, Run, Shard, shards
+from banyan.scale.shards import EncodingSettings, ParquetShard, ShardResult, shards
 from banyan.scale.stores import FINISHED, UNFINISHED, Folder
 
 if TYPE_CHECKING:
     from banyan.display import Display
 
-FOOTERS_AT_ONCE = 16
-NAMED = 3  # bad files that an error names
-Engine = Callable[[engine.Job, Sequence[Shard], dict[str, bytes]], Iterator[Outcome]]
+FOOTERS_AT_ONCE = 16  # read in parallel
+NAMED = 3  # errors that a message lists
+Engine = Callable[[engine.EncodingJob, Sequence[ParquetShard], dict[str, bytes]], Iterator[ShardResult]]
+ShardPlan = dict[str, ParquetShard]  # part -> shard, in the order of the files and rows
+Label = tuple[dict[str, Any], int]  # what a part was made from, and its number of rows
 
 
 @dataclass
-class Summary:
+class FolderSummary:
     out: str
     form: Form
     parts: int
     rows: int
-    resumed: int  # rows that an earlier run had done
-    blank: int = 0  # of this run: rows without any text, whose embedding is zero
+    resumed: int  # rows that an earlier run wrote
+    blank: int = 0  # rows of this run without text, whose embedding is zero
     seconds: float = 0.0
     report: Report = field(default_factory=Report)  # of this run
 
     def __str__(self) -> str:
         new = self.rows - self.resumed
         text = f"wrote {self.out}: {self.rows:,} rows of {self.form} in {self.parts:,} parts"
-        text += f", {self.resumed:,} rows in an earlier run" if self.resumed else ""
+        text += f", {self.resumed:,} rows from an earlier run" if self.resumed else ""
         text += f" ({new / max(self.seconds, 1e-9):,.0f} rows/s)" if new else ""
-        text += f"; {self.blank:,} without text are zero" if self.blank else ""
+        text += f"; {self.blank:,} rows without text have zero embeddings" if self.blank else ""
         for what, counts in (("not text", self.report.dropped), ("repaired", self.report.repaired)):
             text += f"; {what}: " + ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) if counts else ""
         return text
@@ -69,44 +71,48 @@ def encode_folder(
     resume: bool = False,
     overwrite: bool = False,
     display: Display | None = None,
-    work: Engine = engine.outcomes,
-) -> Summary:
-    """Encode every row of every *.parquet under `folder` into parts under `out` (text, embedding), each row once.
+    work: Engine = engine.encode_shards,
+) -> FolderSummary:
+    """Encode every row of every *.parquet file under `folder`, and write parts (text, embedding) under `out`.
 
-    folder, out: paths, or URLs of fsspec, that all machines can reach.
-    normalize, truncate_dim, precision: as in Banyan.encode. column: that holds the text.
-    resume: do what an earlier run left undone. overwrite: remove its parts first.
-    A file that cannot be read is an error, raised when all others are done.
+    folder, out: paths or fsspec URLs that all machines can reach.
+    normalize, truncate_dim, precision: as in Banyan.encode.
+    column: the column that holds the text.
+    resume: encode only what an earlier run left out.
+    overwrite: remove the parts of an earlier run first.
+    work: encodes the shards; with Ray unless given.
+
+    If a file cannot be read, the others are encoded first and the error is raised at the end.
     """
     whole = Banyan.from_pretrained(model)
     form = Form.of(whole.dim, truncate_dim, precision, normalize)
     content = _content(whole)
     source, target = Folder(str(folder)), Folder(str(out))
-    _refuse_each_other(source, target)
-    run = Run(_hash(content), __version__, normalize, truncate_dim, precision)
+    _refuse_nested(source, target)
+    settings = EncodingSettings(_hash(content), __version__, normalize, truncate_dim, precision)
     plan, errors = _plan(source, column)
-    done = _take_up(target, plan, run, resume, overwrite)
+    done = _finished_parts(target, plan, settings, resume, overwrite)
     left = [shard for shard in plan.values() if shard.part not in done]
-    summary = Summary(target.url, form, len(plan), _rows(plan.values()), _rows(plan[part] for part in done))
+    summary = FolderSummary(target.url, form, len(plan), _rows(plan.values()), _rows(plan[part] for part in done))
     if left:
         target.remove(FINISHED)
-    job = engine.Job(source.address, target.address, run)
+    job = engine.EncodingJob(source.address, target.address, settings)
     started = time.monotonic()
-    for outcome in _shown(work(job, left, content) if left else iter(()), summary, display):
-        if outcome.error:
-            errors.append(outcome.error)
-        summary.blank += outcome.blank
-        _add(summary.report, outcome.report)
+    for result in _shown(work(job, left, content) if left else iter(()), summary, display):
+        if result.error:
+            errors.append(result.error)
+        summary.blank += result.blank
+        _add(summary.report, result.report)
     summary.seconds = time.monotonic() - started
     if errors:
-        raise BanyanError(f"{_told(errors)}; the rest is done: mend or remove what is named, then --resume")
-    _check(target, plan, run)
-    _finish(target, plan, run)
+        raise BanyanError(f"{_joined(errors)}; all other files are encoded: repair or remove these, then use --resume")
+    _check(target, plan, settings)
+    _finish(target, plan, settings)
     return summary
 
 
 def _content(model: Banyan) -> dict[str, bytes]:
-    """The files of a model, to be sent to workers: their machines may not have its folder."""
+    """The files of a model, name -> content. They are sent to the workers, which may not see its folder."""
     assert model.folder is not None
     return {name: (model.folder / name).read_bytes() for name in (SETTINGS, TOKENIZER, WEIGHTS)}
 
@@ -118,18 +124,18 @@ def _hash(content: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _refuse_each_other(source: Folder, target: Folder) -> None:
+def _refuse_nested(source: Folder, target: Folder) -> None:
     if source.holds(target) or target.holds(source):
-        raise BanyanError(f"{target.url} and {source.url} are one inside the other: write to a folder apart")
+        raise BanyanError(f"one of {target.url} and {source.url} contains the other: write to a separate folder")
 
 
-def _plan(source: Folder, column: str | None) -> tuple[dict[str, Shard], list[str]]:
-    """Part -> shard, in the order of the files and rows; and what is wrong with the files that have none."""
+def _plan(source: Folder, column: str | None) -> tuple[ShardPlan, list[str]]:
+    """The plan, and an error for each file that cannot be read."""
     found = source.parquet_files()
     if not found:
-        raise BanyanError(f"there is no .parquet file in the folder {source.url}: --engine ray reads Parquet")
+        raise BanyanError(f"there is no .parquet file in the folder {source.url}: --engine ray reads only Parquet")
 
-    def of(name: str) -> list[Shard] | str:
+    def of(name: str) -> list[ParquetShard] | str:
         try:
             return shards(source, name, column)
         except BanyanError as error:
@@ -139,94 +145,96 @@ def _plan(source: Folder, column: str | None) -> tuple[dict[str, Shard], list[st
         planned = list(pool.map(of, found))
     errors = [each for each in planned if isinstance(each, str)]
     if len(errors) == len(planned):
-        raise BanyanError(_told(errors))
+        raise BanyanError(_joined(errors))
     return {shard.part: shard for each in planned if not isinstance(each, str) for shard in each}, errors
 
 
-def _take_up(target: Folder, plan: dict[str, Shard], run: Run, resume: bool, overwrite: bool) -> list[str]:
-    """The parts that are done. What is there and does not belong is an error, or with `overwrite` goes."""
-    there = _labels(target)
-    if there and not resume and not overwrite:
+def _finished_parts(
+    target: Folder, plan: ShardPlan, settings: EncodingSettings, resume: bool, overwrite: bool
+) -> list[str]:
+    """The parts that need not be encoded again. With `overwrite`, remove all parts."""
+    existing = _labels(target)
+    if existing and not resume and not overwrite:
         state = "a finished run" if target.exists(FINISHED) else "an unfinished run"
-        raise BanyanError(f"{target.url} holds {state}: --resume does what it lacks, --overwrite starts again")
-    foreign = next((name for name, label in there.items() if label is None and name not in plan), None)
+        raise BanyanError(f"{target.url} holds {state}: --resume completes it, --overwrite starts again")
+    foreign = next((name for name, label in existing.items() if label is None and name not in plan), None)
     if foreign is not None:
-        raise BanyanError(f"{target.name(foreign)} is no part that banyan wrote: write to a folder of its own")
+        raise BanyanError(f"{target.name(foreign)} was not written by banyan: write to an empty folder")
     if overwrite and not resume:
         target.remove(FINISHED)
-        for name in there:
+        for name in existing:
             target.remove(name)
         return []
-    done = {name: label for name, label in there.items() if label is not None}  # the others were cut short
+    done = {name: label for name, label in existing.items() if label is not None}  # None: truncated
     for name, label in done.items():
-        _refuse_other(target, name, label, plan, run)
+        _refuse_other(target, name, label, plan, settings)
     return list(done)
 
 
-def _refuse_other(
-    target: Folder, name: str, label: tuple[dict[str, Any], int], plan: dict[str, Shard], run: Run
-) -> None:
-    """A part that was made of something else would give rows twice, or rows of two kinds."""
-    if name in plan and label == (plan[name].label(run), plan[name].rows):
+def _refuse_other(target: Folder, name: str, label: Label, plan: ShardPlan, settings: EncodingSettings) -> None:
+    """Refuse a part that was made from something else: its rows would be duplicates or of another model."""
+    if name in plan and label == (plan[name].label(settings), plan[name].rows):
         return
-    wanted, was = dataclasses.asdict(run), label[0].get("run", {})
+    wanted, was = dataclasses.asdict(settings), label[0].get("run", {})
     changed = [key for key, value in wanted.items() if was.get(key) != value]
     if changed:
-        told = ", ".join(key.replace("_", " ") for key in changed)
-        raise BanyanError(f"{target.url} cannot be resumed, because of another {told}: --overwrite starts again")
-    told = "was made of a file or column that has changed or gone"
-    raise BanyanError(f"{target.name(name)} {told}: delete that part and --resume, or --overwrite to start again")
+        names = ", ".join(key.replace("_", " ") for key in changed)
+        raise BanyanError(f"cannot resume {target.url}: it was written with a different {names}; use --overwrite")
+    told = "was made from a file or column that has changed or is gone"
+    raise BanyanError(f"{target.name(name)} {told}: delete this part and use --resume, or use --overwrite")
 
 
-def _labels(target: Folder) -> dict[str, tuple[dict[str, Any], int] | None]:
+def _labels(target: Folder) -> dict[str, Label | None]:
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
         names = target.parquet_files()
         return dict(zip(names, pool.map(target.label, names), strict=True))
 
 
-def _shown(outcomes: Iterator[Outcome], summary: Summary, display: Display | None) -> Iterator[Outcome]:
-    """Behind a bar. Ctrl-C says what is kept."""
+def _shown(
+    results: Iterator[ShardResult], summary: FolderSummary, display: Display | None
+) -> Iterator[ShardResult]:
+    """Show a progress bar. On Ctrl-C, say what is kept."""
     done = summary.resumed
     try:
         if display is None:
-            yield from outcomes
+            yield from results
             return
         with display.bar("encoding", summary.rows, "rows") as meter:
             meter(done)
-            for outcome in outcomes:
-                done += outcome.rows
+            for result in results:
+                done += result.rows
                 meter(done, figures={"rows": f"{done:,}"})
-                yield outcome
+                yield result
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; the parts that were written are kept: --resume goes on") from None
+        raise KeyboardInterrupt("stopped; finished parts are kept: continue with --resume") from None
 
 
-def _told(errors: list[str]) -> str:
+def _joined(errors: list[str]) -> str:
     different = list(dict.fromkeys(errors))
     more = f" (and {len(different) - NAMED:,} more)" if len(different) > NAMED else ""
     return "; ".join(different[:NAMED]) + more
 
 
-def _check(target: Folder, plan: dict[str, Shard], run: Run) -> None:
-    """Each row once: the parts are those of the plan, and each has the rows of its shard."""
-    there = _labels(target)
-    for name in [*plan, *there]:
-        if name not in plan or there.get(name) != (plan[name].label(run), plan[name].rows):
-            raise BanyanError(f"{target.name(name)} is not what was written there: did something else write to it?")
+def _check(target: Folder, plan: ShardPlan, settings: EncodingSettings) -> None:
+    """Check that each row was written once: the parts are those of the plan, and each has the rows of its shard."""
+    existing = _labels(target)
+    for name in [*plan, *existing]:
+        if name not in plan or existing.get(name) != (plan[name].label(settings), plan[name].rows):
+            raise BanyanError(f"{target.name(name)} is not what was written: did another program write to the folder?")
 
 
-def _finish(target: Folder, plan: dict[str, Shard], run: Run) -> None:
+def _finish(target: Folder, plan: ShardPlan, settings: EncodingSettings) -> None:
     parts = [
         {"part": part, "source": shard.source, "first_row": shard.first_row, "rows": shard.rows}
         for part, shard in plan.items()
     ]
-    about = {"run": dataclasses.asdict(run), "rows": _rows(plan.values()), "parts": parts}
+    about = {"run": dataclasses.asdict(settings), "rows": _rows(plan.values()), "parts": parts}
     with target.written(FINISHED) as file:
         file.write((json.dumps(about, indent=1) + "\n").encode())
     target.remove(UNFINISHED)
 
 
-def _rows(shards: Iterable[Shard]) -> int:
+def _rows(shards: Iterable[ParquetShard]) -> int:
     return sum(shard.rows for shard in shards)
 
 

@@ -1,7 +1,7 @@
-"""The unit of work: some row groups of one Parquet file in, one part out.
+"""The unit of work: some row groups of one Parquet file become one part of the output.
 
-A part's name and content depend on its shard, the model and the settings alone. So it does not matter who encodes a
-shard, how often, or when: whatever ends up under the name is the same.
+The name and the content of a part depend only on its shard, the model and the settings. So it does not matter which
+worker encodes a shard, when, or how often: the part is the same.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from banyan.tables import choose, strings
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
 
-SHARD_ROWS = 500_000  # or one row group, if that has more
+SHARD_ROWS = 500_000  # at most, unless a single row group has more
 
 
 @dataclass(frozen=True)
-class Run:
-    """What all shards have in common, and vectors depend on."""
+class EncodingSettings:
+    """What the embeddings of all shards depend on."""
 
     model: str  # hash of its files
     version: str  # of banyan
@@ -42,93 +42,99 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Shard:
-    source: str  # a file's name in the folder
+class ParquetShard:
+    source: str  # the input file, relative to its folder
     mark: Mark  # of that file
     column: str
     number: int  # among the shards of the file
-    groups: tuple[int, int]  # its row groups, from and up to
+    groups: tuple[int, int]  # its row groups: first, and last + 1
     first_row: int
     rows: int
 
     @property
     def part(self) -> str:
-        """The name of the result."""
+        """The name of the output file."""
         return f"{self.source.removesuffix('.parquet')}-{self.number:05}.parquet"
 
-    def label(self, run: Run) -> dict[str, Any]:
-        """What the part is known by."""
-        return json.loads(json.dumps({"run": dataclasses.asdict(run), "shard": dataclasses.asdict(self)}))
+    def label(self, settings: EncodingSettings) -> dict[str, Any]:
+        """What the part was made from; it is stored in the part's metadata."""
+        return json.loads(json.dumps({"run": dataclasses.asdict(settings), "shard": dataclasses.asdict(self)}))
 
 
 @dataclass
-class Outcome:
-    """What became of a shard."""
-
+class ShardResult:
     part: str
     rows: int = 0
-    blank: int = 0  # rows without any text, whose embedding is zero
+    blank: int = 0  # rows without text, whose embedding is zero
     report: Report = field(default_factory=Report)
     error: str | None = None
 
 
-def shards(folder: Folder, source: str, column: str | None) -> list[Shard]:
-    """A file's shards: the same ones for the same file, whoever asks."""
+def shards(folder: Folder, source: str, column: str | None) -> list[ParquetShard]:
+    """Divide a file into shards. The same file always gives the same shards."""
     with folder.parquet(source) as table:
         mark = folder.mark(source)
         column = choose(column, _kinds(table.schema_arrow), folder.name(source))
         sizes = [table.metadata.row_group(group).num_rows for group in range(table.metadata.num_row_groups)]
-    found: list[Shard] = []
+    found: list[ParquetShard] = []
     first = row = rows = 0
     for group, size in enumerate(sizes):
         rows += size
         if group + 1 == len(sizes) or rows + sizes[group + 1] > SHARD_ROWS:
-            found.append(Shard(source, mark, column, len(found), (first, group + 1), row, rows))
+            found.append(ParquetShard(source, mark, column, len(found), (first, group + 1), row, rows))
             first, row, rows = group + 1, row + rows, 0
     return found
 
 
 def _kinds(schema: Any) -> dict[str, str]:
-    """Column -> what it holds; a dictionary of strings holds strings."""
+    """Column -> type. A dictionary-encoded column has the type of its values."""
     kinds = {column.name: column.type for column in schema}
     return {name: str(getattr(kind, "value_type", kind) if "dictionary" in str(kind) else kind)
             for name, kind in kinds.items()}  # fmt: skip
 
 
-def encode_shard(model: Banyan, folder: Folder, out: Folder, shard: Shard, run: Run) -> Outcome:
-    """Read, encode, write. In memory there is a block of rows at a time."""
-    outcome = Outcome(shard.part)
-    settings = {"normalize": run.normalize, "truncate_dim": run.truncate_dim, "precision": run.precision}
-    form = Form.of(model.dim, run.truncate_dim, run.precision, run.normalize)
-    schema = _schema(form).with_metadata({LABEL: json.dumps(shard.label(run))})
+def encode_shard(
+    model: Banyan, folder: Folder, out: Folder, shard: ParquetShard, settings: EncodingSettings
+) -> ShardResult:
+    """Read, encode and write a shard, one block of rows at a time."""
+    result = ShardResult(shard.part)
+    normalize, truncate_dim, precision = settings.normalize, settings.truncate_dim, settings.precision
+    form = Form.of(model.dim, truncate_dim, precision, normalize)
+    schema = _schema(form).with_metadata({LABEL: json.dumps(shard.label(settings))})
     with out.written(shard.part) as file:
         with _writer(file, schema, form) as writer:
-            for texts in in_blocks(_rows(folder, shard, outcome.report), BLOCK_ROWS, BLOCK_CHARACTERS):
-                vectors = model.encode(texts, show_progress_bar=False, **settings)  # type: ignore[arg-type]
+            for texts in in_blocks(_rows(folder, shard, result.report), BLOCK_ROWS, BLOCK_CHARACTERS):
+                vectors = model.encode(
+                    texts,
+                    normalize=normalize,
+                    truncate_dim=truncate_dim,
+                    precision=precision,
+                    show_progress_bar=False,
+                )
                 embeddings = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), form.width)
                 columns = [pyarrow.array(texts, pyarrow.string()), embeddings]
                 writer.write_batch(pyarrow.record_batch(columns, schema=schema))
-                outcome.rows += len(texts)
-                outcome.blank += sum(not text or text.isspace() for text in texts)
-        if folder.mark(shard.source) != shard.mark or outcome.rows != shard.rows:
-            raise BanyanError(f"{folder.name(shard.source)} changed while it was read: leave it alone, and start again")
-    return outcome
+                result.rows += len(texts)
+                result.blank += sum(not text or text.isspace() for text in texts)
+        if folder.mark(shard.source) != shard.mark or result.rows != shard.rows:
+            raise BanyanError(f"{folder.name(shard.source)} changed while it was being read: run the command again")
+    return result
 
 
 def _schema(form: Form) -> Any:
-    """As `banyan encode -o out.parquet` writes it."""
+    """The schema that `banyan encode -o out.parquet` writes."""
     embedding = pyarrow.list_(pyarrow.from_numpy_dtype(form.dtype), form.width)
     columns = [("text", pyarrow.string()), ("embedding", embedding)]
     return pyarrow.schema([pyarrow.field(name, kind, nullable=False) for name, kind in columns])
 
 
 def _writer(file: Any, schema: Any, form: Form) -> Any:
-    # Parquet holds a byte in four; numbered by a dictionary, it is a byte again.
-    bytes_only = ["embedding.list.element"] if form.dtype.itemsize == 1 else False
-    return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=bytes_only, write_statistics=False)
+    # Parquet stores an int8 in four bytes; with a dictionary it takes one again.
+    dictionary = ["embedding.list.element"] if form.dtype.itemsize == 1 else False
+    return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=dictionary, write_statistics=False)
 
 
-def _rows(folder: Folder, shard: Shard, report: Report) -> Iterator[str]:
+def _rows(folder: Folder, shard: ParquetShard, report: Report) -> Iterator[str]:
     with folder.parquet(shard.source) as table:
         groups = range(*shard.groups)
         for batch in table.iter_batches(4096, row_groups=groups, columns=[shard.column], use_threads=False):

@@ -1,4 +1,4 @@
-"""Folders of Parquet files: a path, or the URL of whatever store fsspec knows (s3://, gs://, abfs://, ...)."""
+"""Folders of Parquet files: a path, or a URL of any store that fsspec supports (s3://, gs://, abfs://, ...)."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ from fsspec.implementations.local import LocalFileSystem
 from banyan import files
 from banyan.errors import BanyanError, first_line
 
-UNFINISHED = "_unfinished"  # like every name that begins with _ or ., passed over by readers of Parquet folders
+UNFINISHED = "_unfinished"  # readers of Parquet folders skip names that start with _ or .
 FINISHED = "_banyan.json"
-LABEL = b"banyan"  # the key in a Parquet file's metadata that says what the file was made of
+LABEL = b"banyan"  # the key in a Parquet file's metadata under which a part records what it was made from
 _SUFFIX = ".parquet"
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "created")
 
-Mark = tuple[int, str]  # size, and version or time: a file that has the same is the same
+Mark = tuple[int, str]  # size, and version or time: identifies the content of a file
 
 
 class Folder:
-    """One folder and all under it; names are relative to it."""
+    """A folder with its subfolders. File names are relative to it."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         try:
             self.files, root = fsspec.core.url_to_fs(url)
-        except (ValueError, ImportError) as error:  # no such protocol, or its package is not installed
+        except (ValueError, ImportError) as error:  # an unknown protocol, or its package is not installed
             raise BanyanError(f"cannot open {url}: {first_line(error)}") from None
         self.root = root.rstrip("/")
         self.local = isinstance(self.files, LocalFileSystem)
 
     @property
     def address(self) -> str:
-        """For other processes, and other machines that share the disk."""
+        """The path or URL under which other processes and machines find the folder."""
         return self.root if self.local else self.url
 
     def name(self, file: str) -> str:
-        """For people."""
+        """The full name of a file, for messages."""
         return f"{self.url}/{file}"
 
     def holds(self, other: Folder) -> bool:
-        """Is it the other, or above it?"""
+        """Whether the other folder is this one or lies inside it."""
         if self.files.protocol != other.files.protocol:
             return False
         above, below = (str(Path(f.root).resolve()) if f.local else f.root for f in (self, other))
         return f"{below}/".startswith(f"{above}/")
 
     def parquet_files(self) -> list[str]:
-        """Every *.parquet, in the order of their names, unless a part of its path begins with . or _."""
+        """All *.parquet files, sorted by name, except those whose path has a part that starts with . or _."""
         self.files.invalidate_cache()
         names = [path[len(self.root) + 1 :].split("/") for path in self.files.find(self.root) if path.endswith(_SUFFIX)]
         return ["/".join(name) for name in sorted(names) if not any(part.startswith((".", "_")) for part in name)]
 
     def mark(self, name: str) -> Mark:
-        """Asked of the file itself: a listing may tell its time in another form."""
+        """Size and version of a file. Asks for the file itself: listings may format its time differently."""
         self.files.invalidate_cache()
         about = self.files.info(self._path(name))
         version = next((about[key] for key in _VERSIONS if about.get(key) is not None), "")
@@ -69,17 +69,17 @@ class Folder:
 
     @contextmanager
     def parquet(self, name: str) -> Iterator[Any]:
-        """Open to read, as a pyarrow.parquet.ParquetFile."""
+        """Open a file for reading, as a pyarrow.parquet.ParquetFile."""
         try:
             with self.files.open(self._path(name), "rb") as file, pyarrow.parquet.ParquetFile(file) as table:
                 yield table
         except BanyanError:
             raise
-        except Exception as error:  # a store's own errors may be of any kind
+        except Exception as error:  # stores raise errors of any type
             raise BanyanError(f"cannot read {self.name(name)} as Parquet: {first_line(error)}") from None
 
     def label(self, name: str) -> tuple[dict[str, Any], int] | None:
-        """What a part says that it was made of, and its rows; None if it was cut short, or is not one of ours."""
+        """What a part was made from, and its number of rows. None if it is truncated or not ours."""
         try:
             with self.parquet(name) as table:
                 return json.loads(table.metadata.metadata[LABEL]), table.metadata.num_rows
@@ -88,7 +88,7 @@ class Folder:
 
     @contextmanager
     def written(self, name: str) -> Iterator[BinaryIO]:
-        """A file that takes its name when the block ends well, and has all its bytes then."""
+        """Open a file for writing. It gets its name when the block ends without an error, and is complete then."""
         temporary, final = self._path(f"{UNFINISHED}/{uuid4().hex}"), self._path(name)
         self.files.makedirs(posixpath.dirname(temporary), exist_ok=True)
         try:
@@ -110,7 +110,7 @@ class Folder:
         return self.files.exists(self._path(name))
 
     def remove(self, name: str) -> None:
-        """A file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a folder with its content, if it exists."""
         if self.exists(name):
             self.files.rm(self._path(name), recursive=True)
 
