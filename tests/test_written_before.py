@@ -1,0 +1,48 @@
+"""What banyan-embed 0.1.0 wrote still works: a model folder, an index, and an unfinished run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from banyan import Banyan
+from banyan.search.index import Index, Maker
+from banyan.search.searching import Searcher
+from banyan.sources import File
+from banyan.training import train
+
+WRITTEN = Path(__file__).parent / "data" / "written_by_0.1.0"
+EXPECTED = json.loads((WRITTEN / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def written(tmp_path) -> Path:
+    """A copy, because an index takes a lock and a run goes on."""
+    return Path(shutil.copytree(WRITTEN, tmp_path / "written"))
+
+
+def test_a_model_folder_of_the_version_before_encodes_as_it_did(written):
+    model = Banyan.from_pretrained(written / "model")
+    np.testing.assert_allclose(model.encode(EXPECTED["texts"]), EXPECTED["vectors"], rtol=1e-5, atol=1e-6)
+    assert model.parse(EXPECTED["texts"][0]).to_brackets() == EXPECTED["tree"]
+
+
+def test_an_index_of_the_version_before_finds_what_it_found(written):
+    pytest.importorskip("lancedb")
+    model = Banyan.from_pretrained(written / "model")
+    index = Index.open(written / "index")
+    index.check(Maker.of(model, written / "model"))
+    hits = Searcher(index, lambda texts: model.encode(texts), model.explain).search("a king near the river", 5)
+    expected = [json.loads(line) for line in (written / "search.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(hit.row, hit.text) for hit in hits] == [(one["row"], one["text"]) for one in expected]
+    np.testing.assert_allclose([hit.score for hit in hits], [one["score"] for one in expected], rtol=1e-5)
+
+
+def test_a_run_of_the_version_before_is_resumed_and_ends_as_it_would_have(written, monkeypatch):
+    monkeypatch.setattr(File, "mark", lambda self: EXPECTED["corpus"])  # a file is known by its path and time
+    model = train(written / "corpus.txt", written / "run", resume=True, device="cpu", quiet=True)
+    np.testing.assert_allclose(model.encode(EXPECTED["texts"]), EXPECTED["vectors"], rtol=1e-3, atol=1e-4)
