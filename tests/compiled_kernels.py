@@ -17,11 +17,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from banyan.backends._triton import loss, ngrams, passes, steps, trees, vectors
+from banyan.backends._triton import loss, passes, steps, trees, vectors
 from banyan.backends._triton.batch import Batch, Noise
-from banyan.config import CHOICES, Config
+from banyan.config import SETTINGS, Config
 from banyan.model import BanyanModel
-from banyan.ngrams import Ngrams
 from banyan.reference import Dropout, Functions
 
 POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
@@ -77,11 +76,9 @@ def use_all() -> None:
             g_leaves, g_gates = passes.backward(graph, up, down, more, more, rebuilt)
         passes.returned(graph, g_leaves, 900)
         vectors.g_functions(g_gates, model.functions)
-    listed, table = Ngrams.of([f"▁{token}" for token in range(900)], 500, 2, 6), torch.zeros(900, 256)
-    ngrams.leaves(listed, batch, table, ngrams.g_vectors(listed, table))
     matrix, vector = np.zeros((16, 16)), np.zeros(16)
     linear = Functions(matrix, matrix, vector, matrix, matrix, vector, vector)
-    for structure in CHOICES["structure"]:
+    for structure in SETTINGS["structure"].choices:
         for functions in (Functions(*[np.zeros(2)] * 7), linear):
             encoder = trees.Encoder(np.zeros((9, 256), np.float32), functions, CPU, structure)
             encoder.on_device(torch.zeros(9, dtype=torch.int32), torch.tensor([0, 4, 9], dtype=torch.int32), 5)

@@ -11,7 +11,7 @@ from test_training import PLACES, SMALL, corpus, lines  # noqa: F401
 from banyan import Banyan
 from banyan.training import train
 
-LIKE_DEFAULT = {"pieces": "unigram", "repeats": False, "lexical": 8, "gate": 0.9}
+LIKE_DEFAULT = {"subword_model": "unigram", "sublinear_tf": True, "lexical_dim": 8, "init_gate": 0.9}
 TEXTS = ["The cat sees the dog.", "", "the king remembers the old queen near the river", "bird", "   "]
 
 

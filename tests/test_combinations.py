@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from banyan import contrastive
-from banyan.config import CHOICES, Config
+from banyan.config import SETTINGS, Config
 from banyan.contrastive import SCALE
 from banyan.graph import Graph
 from banyan.model import BanyanModel
@@ -20,7 +20,7 @@ from banyan.objective import loss
 from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
 
 VOCAB = 11
-KINDS = list(product(CHOICES["trees"], CHOICES["functions"], CHOICES["objective"]))
+KINDS = list(product(SETTINGS["trees"].choices, SETTINGS["functions"].choices, SETTINGS["objective"].choices))
 DROPOUT = Dropout(0.2, seed=3, step=5, leaf_rate=0.4)
 BACKENDS = [("numba", torch.float64), ("torch", torch.float64), ("triton", torch.float32)]
 
@@ -158,7 +158,7 @@ def test_the_mean_over_distinct_tokens_is_its_plain_version(backend, dtype):
 
 
 @pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
-@pytest.mark.parametrize("structure", [name for name in CHOICES["structure"] if name != "induced"])
+@pytest.mark.parametrize("structure", [name for name in SETTINGS["structure"].choices if name != "induced"])
 def test_structures_that_look_at_no_vector_are_trained_alike(backend, dtype, structure):
     check(made(backend, dtype, structure=structure), DROPOUT)
 

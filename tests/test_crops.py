@@ -1,7 +1,8 @@
-"""Two crops of each sentence find each other: where they are, what they cost, and that every device agrees."""
+"""InfoNCE between the two parts of each sentence: where they are, what they cost, and that every device agrees."""
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,12 +15,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from test_combinations import BACKENDS, DROPOUT, VOCAB, made, plain_loss, same_loss_and_gradients
 from test_distributed import first_step_again, run  # noqa: F401  # a fixture
-from test_training import SMALL, adam_with_a_tensor, digest, interrupted_at, lines, metrics
+from test_training import NOUNS, SMALL, adam_with_a_tensor, digest, interrupted_at, lines, metrics
 from torch import Tensor
 
 from banyan import crops, devices, model, objective, training
-from banyan.config import CHOICES, Config
-from banyan.crops import Cut
+from banyan.config import Config
 from banyan.distributed import Processes
 from banyan.graph import Graph
 from banyan.model import BanyanModel
@@ -28,7 +28,7 @@ from banyan.report import Report
 from banyan.store import Store, shuffled_batches
 from banyan.training import train
 
-CROPS = {"crops": 0.7, "crop_temperature": 0.2, "crop_shortest": 0.4}
+CROPS = {"infonce_weight": 0.7, "infonce_temperature": 0.2, "infonce_min_part": 0.4}
 SENTENCES = st.lists(st.integers(1, 300), min_size=1, max_size=20), st.integers(0, 2**63 - 1), st.integers(0, 2**40)
 
 
@@ -56,28 +56,9 @@ def small_blocks(monkeypatch) -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(*SENTENCES, st.floats(0, 1, exclude_min=True))
-def test_a_crop_is_a_run_of_its_sentence_and_not_too_short(lengths, seed, step, shortest):
-    length = np.array([lengths])
-    begin, size = crops.draw(length, [Dropout(0.1, seed, step)], Cut(shortest))
-    assert begin.shape == size.shape == (1, 2, len(lengths))
-    assert (begin >= 0).all()
-    assert (begin + size <= length[:, None]).all()
-    assert (size >= np.maximum(1, shortest * length[:, None])).all()
-
-
-def test_every_crop_that_is_long_enough_is_drawn():
-    lengths = np.full((1, 2000), 7)
-    begin, size = crops.draw(lengths, [Dropout(0.0)], Cut(0.5))
-    drawn = [set(zip(*both, strict=True)) for both in zip(begin[0].tolist(), size[0].tolist(), strict=True)]
-    assert drawn == [{(at, n) for n in (4, 5, 6, 7) for at in range(8 - n)}] * 2
-    assert [np.bincount(of, minlength=8)[4:].min() > 400 for of in size[0]] == [True, True]  # of 500
-
-
-@settings(deadline=None, max_examples=100)
 @given(*SENTENCES, st.floats(0, 0.5, exclude_min=True))
 def test_parts_are_the_sentence_before_and_after_a_place_in_it(lengths, seed, step, shortest):
-    begin, size = crops.draw(np.array([lengths]), [Dropout(0.1, seed, step)], Cut(shortest, parts=True))
+    begin, size = crops.draw(np.array([lengths]), [Dropout(0.1, seed, step)], shortest)
     assert begin.shape == size.shape == (1, 2, len(lengths))
     for length, (first, second), (before, after) in zip(lengths, begin[0].T, size[0].T, strict=True):
         if length == 1:
@@ -88,33 +69,30 @@ def test_parts_are_the_sentence_before_and_after_a_place_in_it(lengths, seed, st
 
 
 def test_every_place_that_leaves_parts_long_enough_is_drawn():
-    size = crops.draw(np.full((1, 2100), 10), [Dropout(0.0)], Cut(0.2, parts=True))[1]
+    size = crops.draw(np.full((1, 2100), 10), [Dropout(0.0)], 0.2)[1]
     assert set(size[0, 0]) == set(range(2, 9))
     assert np.bincount(size[0, 0])[2:].min() > 240  # of 300
-    halves = crops.draw(np.full((1, 500), 5), [Dropout(0.0)], Cut(0.5, parts=True))[1]
+    halves = crops.draw(np.full((1, 500), 5), [Dropout(0.0)], 0.5)[1]
     assert set(halves.ravel()) == {2, 3}
 
 
-@pytest.mark.parametrize(("cut", "unlike"), [(Cut(0.5), 40), (Cut(0.1, parts=True), 30)])
-def test_crops_depend_on_seed_and_step_and_place_and_on_nothing_else(cut, unlike):
+def test_parts_depend_on_seed_and_step_and_place_and_on_nothing_else():
     lengths = np.full((1, 50), 30)
 
     def drawn(seed: int, step: int, rate: float = 0.1) -> np.ndarray:
-        return np.stack(crops.draw(lengths, [Dropout(rate, seed, step)], cut))
+        return np.stack(crops.draw(lengths, [Dropout(rate, seed, step)], 0.1))
 
     np.testing.assert_array_equal(drawn(3, 4), drawn(3, 4, rate=0.5))
     others = [drawn(3, 4), drawn(3, 5), drawn(4, 4), drawn(4, 3)]
-    firsts_and_seconds = [one[:, 0, which].tobytes() for one in others for which in (0, 1)]
-    assert len(set(firsts_and_seconds)) == 8
-    assert len(np.unique(others[0].reshape(2, -1), axis=1).T) > unlike  # places have crops of their own
-    longer = np.stack(crops.draw(np.full((1, 60), 30), [Dropout(0.1, 3, 4)], cut))
+    assert len({one.tobytes() for one in others}) == 4
+    assert len(np.unique(others[0].reshape(2, -1), axis=1).T) > 30  # each sentence is split at its own place
+    longer = np.stack(crops.draw(np.full((1, 60), 30), [Dropout(0.1, 3, 4)], 0.1))
     np.testing.assert_array_equal(longer[..., :50], drawn(3, 4))
 
 
-@pytest.mark.parametrize("parts", [False, True])
-def test_crops_follow_the_sentences_of_their_batch(parts):
+def test_parts_follow_the_sentences_of_their_batch():
     tokens, offsets = random_batch(np.random.default_rng(0), sentences=9, vocab=100, longest=12)
-    dropout, cut = Dropout(0.1, 5, 6), Cut(0.5, parts)
+    dropout, cut = Dropout(0.1, 5, 6), 0.3
     all_tokens, all_offsets = crops.batch_with_crops(tokens, offsets, dropout, cut)
     sentences = [all_tokens[a:b].tolist() for a, b in pairwise(all_offsets)]
     whole = [tokens[a:b].tolist() for a, b in pairwise(offsets)]
@@ -144,7 +122,7 @@ def plain_roots(model: BanyanModel, graph: Graph, dropout: Dropout) -> Tensor:
     return torch.stack([up(root) for root in graph.root.tolist()])
 
 
-def plain_agreement(roots: Tensor, temperature: float) -> Tensor:
+def plain_infonce(roots: Tensor, temperature: float) -> Tensor:
     B = len(roots) // 3
     unit = [root / root.norm() for root in roots]
     p = torch.stack([torch.stack([(unit[B + i] @ unit[2 * B + j] / temperature).exp() for j in range(B)])
@@ -156,7 +134,7 @@ def plain_agreement(roots: Tensor, temperature: float) -> Tensor:
 @pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
 @pytest.mark.parametrize(
     "kind",
-    [{}, {"trees": "plain"}, {"objective": "contrastive"}, {"crop_kind": "parts"}],
+    [{}, {"trees": "plain"}, {"objective": "contrastive"}],
     ids=lambda kind: "".join(kind.values()),
 )
 def test_loss_and_every_gradient_are_those_of_the_plain_version(request, backend, dtype, kind):
@@ -164,26 +142,26 @@ def test_loss_and_every_gradient_are_those_of_the_plain_version(request, backend
         request.getfixturevalue("small_blocks")
     model = made(backend, dtype, **CROPS, **kind)
     tokens, offsets = random_batch(np.random.default_rng(0), sentences=5, vocab=VOCAB, longest=6)
-    graph = model.structure(*crops.batch_with_crops(tokens, offsets, DROPOUT, crops.cut_of(model.config)), DROPOUT)
-    got = objective.loss(model, model(graph, DROPOUT), model.config.crops)
+    graph = model.structure(*crops.batch_with_crops(tokens, offsets, DROPOUT, model.config.infonce_min_part), DROPOUT)
+    got = objective.loss(model, model(graph, DROPOUT), model.config.infonce_weight)
     plain = graph if isinstance(graph, Graph) else graph.to_numpy()
     assert len(plain.root) == 15
-    expected = plain_loss(model, plain, DROPOUT) + 0.7 * plain_agreement(plain_roots(model, plain, DROPOUT), 0.2)
+    expected = plain_loss(model, plain, DROPOUT) + 0.7 * plain_infonce(plain_roots(model, plain, DROPOUT), 0.2)
     same_loss_and_gradients(model, got, expected)
 
 
-def test_crops_that_are_all_one_crop_are_told_apart_by_chance():
+def test_parts_that_are_all_equal_are_guessed_by_chance():
     roots = torch.ones(3 * 8, 4, dtype=torch.float64)
-    assert objective.agreement(roots, 0.05).item() == pytest.approx(np.log(8))
+    assert objective.infonce(roots, 0.05).item() == pytest.approx(np.log(8))
     apart = torch.eye(8, dtype=torch.float64).repeat(3, 1)
-    assert objective.agreement(apart, 0.05).item() == pytest.approx(np.log1p(7 * np.exp(-20)))
+    assert objective.infonce(apart, 0.05).item() == pytest.approx(np.log1p(7 * np.exp(-20)))
 
 
-def test_gradients_of_roots_that_crops_share_are_added_in_a_fixed_order():
-    model = BanyanModel(Config(dim=256, channels=128, crops=1.0), 2)
+def test_gradients_of_roots_that_parts_share_are_added_in_a_fixed_order():
+    model = BanyanModel(Config(dim=256, channels=128, infonce_weight=1.0), 2)
     rng = np.random.default_rng(0)
     tokens, offsets = rng.integers(0, 2, 1200).astype(np.int32), np.arange(0, 1201, 4)
-    graph = model.structure(*crops.batch_with_crops(tokens, offsets, NO_DROPOUT, Cut(0.5)))
+    graph = model.structure(*crops.batch_with_crops(tokens, offsets, NO_DROPOUT, 0.5))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -205,21 +183,25 @@ def before_and_after(folder: Path) -> list[BanyanModel]:
 
 
 @torch.no_grad()
-def mean_agreement(model: BanyanModel, store: Store) -> float:
+def mean_infonce(model: BanyanModel, store: Store) -> float:
     """Of fresh crops of the whole corpus."""
     losses = []
     for i, chosen in enumerate(shuffled_batches(len(store), 40, 99, 0)):
-        batch = crops.batch_with_crops(*store.batch(chosen), Dropout(0.0, 99, i), Cut(0.5))
-        losses.append(objective.agreement(model(model.structure(*batch)).roots, 0.05).item())
+        batch = crops.batch_with_crops(*store.batch(chosen), Dropout(0.0, 99, i), 0.5)
+        losses.append(objective.infonce(model(model.structure(*batch)).roots, 0.05).item())
     return float(np.mean(losses))
 
 
-def test_training_with_crops_learns_to_match_them(corpus, tmp_path):
+def test_training_with_infonce_learns_to_match_parts(tmp_path):
+    corpus, rng = tmp_path / "echoes.txt", random.Random(0)
+    pairs = [rng.sample(NOUNS, 2) for _ in range(400)]
+    echoes = [f"The {a} and the {b} sleep, and here are the {a} and the {b} again." for a, b in pairs]
+    corpus.write_text("\n".join(echoes), encoding="utf-8")
     for name, weight in (("with", 1.0), ("without", 0.0)):
-        train(corpus, tmp_path / name, preset="paper", epochs=4, lr=5e-3, crops=weight, **SMALL)
+        train(corpus, tmp_path / name, preset="paper", epochs=4, lr=5e-3, infonce_weight=weight, **SMALL)
     store = Store.open(tmp_path / "with/training/store")
-    before, after = (mean_agreement(model, store) for model in before_and_after(tmp_path / "with"))
-    without = mean_agreement(before_and_after(tmp_path / "without")[1], store)
+    before, after = (mean_infonce(model, store) for model in before_and_after(tmp_path / "with"))
+    without = mean_infonce(before_and_after(tmp_path / "without")[1], store)
     assert after < 0.8 * min(before, without)
     losses = [row["loss"] for row in metrics(tmp_path / "with") if "loss" in row]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
@@ -235,7 +217,7 @@ def test_the_held_out_loss_is_without_crops(corpus, tmp_path):
 
 
 def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(corpus, tmp_path):
-    train(corpus, tmp_path / "out", preset="paper", epochs=1, trees="plain", crops=0.5, **SMALL)
+    train(corpus, tmp_path / "out", preset="paper", epochs=1, trees="plain", infonce_weight=0.5, **SMALL)
     steps = [row for row in metrics(tmp_path / "out") if "loss" in row]
     store = Store.open(tmp_path / "out/training/store")
     assert sum(row["sentences"] for row in steps) == 396  # 4 are held out
@@ -245,23 +227,22 @@ def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(cor
         assert 2 * without < row["nodes"] == row["plain_nodes"] < 3 * without
 
 
-@pytest.mark.parametrize("kind", CHOICES["crop_kind"])
-def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path, kind):
+def test_an_interrupted_run_goes_on_to_the_same_bits(corpus, tmp_path):
     with interrupted_at(17):  # in the second epoch
-        train(corpus, tmp_path / "out", epochs=3, crop_kind=kind, **CROPS, **SMALL)
+        train(corpus, tmp_path / "out", epochs=3, **CROPS, **SMALL)
     train(corpus, tmp_path / "out", epochs=3, resume=True, **SMALL)
-    train(corpus, tmp_path / "whole", epochs=3, crop_kind=kind, **CROPS, **SMALL)
+    train(corpus, tmp_path / "whole", epochs=3, **CROPS, **SMALL)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
-def test_two_processes_contrast_each_its_own_crops(run, tmp_path):  # noqa: F811
+def test_two_processes_contrast_each_its_own_parts(run, tmp_path):  # noqa: F811
     (tmp_path / "corpus.txt").write_text("\n".join(lines(80)), encoding="utf-8")
     ended = run(tmp_path / "corpus.txt", tmp_path / "out", batch_size=80, epochs=1, **CROPS)
     assert [code for code, _ in ended] == [0, 0], ended
     assert len({Path(f"{tmp_path}/out.rank{rank}").read_text() for rank in range(2)}) == 1
 
     def loss(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout) -> Tensor:
-        graph = model.structure(*crops.batch_with_crops(tokens, offsets, dropout, Cut(0.4)), dropout)
+        graph = model.structure(*crops.batch_with_crops(tokens, offsets, dropout, 0.4), dropout)
         return objective.loss(model, model(graph, dropout), 0.7)
 
     model, state, losses = first_step_again(tmp_path / "out", loss)
@@ -276,9 +257,8 @@ def test_two_processes_contrast_each_its_own_crops(run, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("fits", [True, False])
-@pytest.mark.parametrize("cut", [Cut(0.4), Cut(0.4, parts=True)])
 @pytest.mark.usefixtures("small_blocks")
-def test_a_window_holds_the_crops_of_the_cpu(plain, fits, cut, monkeypatch):
+def test_a_window_holds_the_parts_of_the_cpu(plain, fits, monkeypatch):
     from banyan.backends._triton import windows
 
     monkeypatch.setattr(windows, "SHARE", 4 if fits else 1e30)
@@ -287,13 +267,13 @@ def test_a_window_holds_the_crops_of_the_cpu(plain, fits, cut, monkeypatch):
     store = Store(tokens.astype(np.uint16), offsets, Report(), "")
     part = rng.permutation(40)[:35]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    drawing = windows.DeviceStore(store, part, 30, device, plain, cut)
+    drawing = windows.DeviceStore(store, part, 30, device, plain, 0.4)
     chosen = [rng.permutation(35)[:7] for _ in range(3)]
     dropouts = [Dropout(0.1, 8, step) for step in (5, 6, 7)]
     window = drawing.draw(chosen, dropouts)
     assert window.room.sentences == 21
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
-        tokens, offsets = crops.batch_with_crops(*store.batch(part[indices]), dropout, cut)
+        tokens, offsets = crops.batch_with_crops(*store.batch(part[indices]), dropout, 0.4)
         batch, _ = window.step(i)
         assert_holds(batch, tokens, offsets, plain)
 
@@ -303,8 +283,7 @@ def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(tmp_path, monkeypatch):
     """Crops and a rate that falls, through every step of an epoch."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     (tmp_path / "corpus.txt").write_text("\n".join(lines(11)), encoding="utf-8")
-    same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 1, "lr": 0.02, "lr_end": 0.1, **CROPS}
-    same["crop_kind"] = "parts"
+    same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 1, "lr": 0.02, "final_lr_frac": 0.1, **CROPS}
     train(tmp_path / "corpus.txt", tmp_path / "cpu", **same)
     monkeypatch.setattr(model, "_backend_for", lambda *given: "triton")
     monkeypatch.setattr(devices, "window", lambda device: 2)

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from test_reference import functions_of
 
 from banyan import Banyan, BanyanError, Config, reference
-from banyan.config import CHOICES
+from banyan.config import SETTINGS
 from banyan.tokenizer import Tokenizer
 
 TEXTS = [
@@ -47,7 +47,7 @@ def model() -> Banyan:
 
 @pytest.fixture(
     scope="module",
-    params=[{}, {"functions": "linear"}, *({"structure": structure} for structure in CHOICES["structure"][1:])],
+    params=[{}, {"functions": "linear"}, *({"structure": name} for name in SETTINGS["structure"].choices[1:])],
     ids=str,
 )
 def any_model(request) -> Banyan:

@@ -14,8 +14,8 @@ from banyan.training import Interrupted
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 SETTINGS = {"preset": "paper", "dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400}
 SETTINGS |= {"quiet": True}
-NEW = {"spelling": 1.0, "company": 1.0, "lexical": 8, "gate": 0.6, "lr_end": 0.1, "crops": 0.3}
-NEW |= {"crop_kind": "parts", "repeats": False}
+NEW = {"init_sketch": 1.0, "init_ppmi": 1.0, "lexical_dim": 8, "init_gate": 0.6, "final_lr_frac": 0.1}
+NEW |= {"infonce_weight": 0.3, "sublinear_tf": True}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,10 @@ def losses(folder) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
-@pytest.mark.parametrize("settings", [{}, {"lr_end": 0.0, "spelling": 1.0, "repeats": False, "lexical": 8}], ids=str)
+FALLING = {"final_lr_frac": 0.0, "init_sketch": 1.0, "sublinear_tf": True, "lexical_dim": 8}
+
+
+@pytest.mark.parametrize("settings", [{}, FALLING], ids=str)
 def test_the_gpu_learns_what_the_cpu_learns_and_its_model_is_used_on_both(corpus, tmp_path, settings):
     for device in ("cpu", "cuda"):
         train(corpus, tmp_path / device, device=device, precision="float32", **{**SETTINGS, **settings})
@@ -104,7 +107,7 @@ def test_the_rate_falls_in_recorded_steps_too(corpus, tmp_path, monkeypatch):
         return result
 
     monkeypatch.setattr(training.Run, "_window", window)
-    train(corpus, tmp_path / "model", lr=1e-2, lr_end=0.0, **SETTINGS)
+    train(corpus, tmp_path / "model", lr=1e-2, final_lr_frac=0.0, **SETTINGS)
     used, expected = zip(*rates, strict=True)
     np.testing.assert_allclose(used, expected, rtol=1e-5)
     assert used[0] < 1e-2
@@ -122,8 +125,7 @@ def test_the_rate_falls_in_recorded_steps_too(corpus, tmp_path, monkeypatch):
         {"structure": "random"},
         {"objective": "both"},
         {"preset": "self-strae", "lr": 1e-2},
-        {"ngrams": 1000},
-        {"crops": 0.3},
+        {"infonce_weight": 0.3},
         NEW,
     ],
     ids=str,
@@ -134,7 +136,7 @@ def test_every_way_to_train_learns(corpus, tmp_path, settings):
     assert last < first - 0.05
 
 
-@pytest.mark.parametrize("settings", [{"preset": "self-strae"}, {"ngrams": 1000, "crops": 0.3}, NEW], ids=str)
+@pytest.mark.parametrize("settings", [{"preset": "self-strae"}, {"infonce_weight": 0.3}, NEW], ids=str)
 def test_the_same_seed_gives_the_same_bits_whatever_is_trained(corpus, tmp_path, settings):
     for name in "ab":
         train(corpus, tmp_path / name, deterministic=True, **{**SETTINGS, **settings})

@@ -25,7 +25,7 @@ from banyan.training import train
 
 CPU = torch.device("cpu")
 PIECES = [*BYTES[:3], *"▁cat ▁cats s ▁scatter ▁dog ▁doghouse house ▁banana na ▁नमस्ते मस् ▁東京".split()]
-NEW = {"spelling": 1.5, "company": 0.5, "lexical": 8, "lexical_weight": 2.0, "gate": 0.6}
+NEW = {"init_sketch": 1.5, "init_ppmi": 0.5, "lexical_dim": 8, "lexical_weight": 2.0, "init_gate": 0.6}
 
 
 def text(seed: int = 0, sentences: int = 60, vocab: int = len(PIECES), longest: int = 30) -> tuple[np.ndarray, ...]:
@@ -53,7 +53,7 @@ def test_a_piece_has_ngrams_with_its_ends_marked_and_a_byte_has_only_its_name():
 
 
 def test_pieces_are_close_if_they_share_ngrams():
-    near = cosines(initial.spelling(PIECES, *text(), 2048, 0))
+    near = cosines(initial.character_sketches(PIECES, *text(), 2048, 0))
     at = {piece: i for i, piece in enumerate(PIECES)}
     for one, like in (("▁cat", "▁cats"), ("▁doghouse", "▁dog"), ("▁doghouse", "house")):
         assert near[at[one], at[like]] > 0.2
@@ -62,23 +62,23 @@ def test_pieces_are_close_if_they_share_ngrams():
 
 
 def test_bytes_are_like_nothing_else():
-    near = cosines(initial.spelling(PIECES, *text(), 2048, 0))
+    near = cosines(initial.character_sketches(PIECES, *text(), 2048, 0))
     apart = near - np.eye(len(PIECES))
     assert np.abs(apart[:3]).max() < 0.1
 
 
 def test_sketches_have_length_1_on_average_and_depend_on_the_seed_alone():
-    sketches = initial.spelling(PIECES, *text(), 64, 3)
+    sketches = initial.character_sketches(PIECES, *text(), 64, 3)
     assert np.linalg.norm(sketches, axis=1).mean() == pytest.approx(1, rel=1e-5)
     assert (np.linalg.norm(sketches, axis=1) > 0).all()
-    np.testing.assert_array_equal(sketches, initial.spelling(PIECES, *text(), 64, 3))
-    assert np.abs(sketches - initial.spelling(PIECES, *text(), 64, 4)).max() > 0.1
+    np.testing.assert_array_equal(sketches, initial.character_sketches(PIECES, *text(), 64, 3))
+    assert np.abs(sketches - initial.character_sketches(PIECES, *text(), 64, 4)).max() > 0.1
 
 
 def test_sums_of_sketches_have_the_cosines_of_tf_idf_of_ngrams():
     tokens, offsets = text(longest=8)
     sentences = [tokens[a:b].tolist() for a, b in pairwise(offsets)]
-    sketches = initial.spelling(PIECES, tokens, offsets, 8192, 0)
+    sketches = initial.character_sketches(PIECES, tokens, offsets, 8192, 0)
     sums = np.stack([sketches[sentence].sum(0) for sentence in sentences])
 
     counts = [Counter(ngram for token in s for ngram in initial.ngrams_of(PIECES[token])) for s in sentences]
@@ -110,7 +110,7 @@ def test_association_is_that_of_all_pairs_within_reach(monkeypatch, near, senten
     if near:
         monkeypatch.setattr(initial, "NEAR", near)
     batch = text(1, sentences, 20, longest)
-    got = initial.association(*batch, 25, CPU).to_dense().numpy()
+    got = initial.ppmi_matrix(*batch, 25, CPU).to_dense().numpy()
     expected = dense_association(*batch, 25)
     assert (expected > 0).sum() > 10
     np.testing.assert_allclose(got, expected, atol=2e-5)
@@ -119,14 +119,14 @@ def test_association_is_that_of_all_pairs_within_reach(monkeypatch, near, senten
 
 def test_tokens_of_two_sentences_are_no_company():
     tokens, offsets = np.array([0, 1, 2, 3] * 5, np.int32), np.arange(0, 21, 2)
-    met = initial.association(tokens, offsets, 4, CPU).to_dense().numpy() > 0
+    met = initial.ppmi_matrix(tokens, offsets, 4, CPU).to_dense().numpy() > 0
     np.testing.assert_array_equal(met, np.kron(np.eye(2), [[0, 1], [1, 0]]) > 0)
 
 
 def test_any_number_of_threads_counts_the_same(monkeypatch):
     def counted(n: int) -> list[torch.Tensor]:
         monkeypatch.setattr(threads, "available", lambda: n)
-        matrix = initial.association(*text(2, 200, 300), 300, CPU)
+        matrix = initial.ppmi_matrix(*text(2, 200, 300), 300, CPU)
         return [matrix.crow_indices(), matrix.col_indices(), matrix.values()]
 
     assert all(map(torch.equal, counted(1), counted(3)))
@@ -151,7 +151,7 @@ def test_tokens_of_the_same_company_are_close():
     topic = rng.integers(0, 2, 400)
     sentences = np.stack([6 * topic + rng.integers(0, 2, 400), *(6 * topic + rng.integers(2, 6, (3, 400)))], axis=1)
     tokens, offsets = sentences.ravel().astype(np.int32), np.arange(0, 1601, 4)
-    near = cosines(initial.company(tokens, offsets, 12, 4, 0, CPU))
+    near = cosines(initial.ppmi_vectors(tokens, offsets, 12, 4, 0, CPU))
     assert near[0, 1] > 0.8 < near[6, 7]
     assert abs(near[0, 6]) < 0.3
 
@@ -159,7 +159,7 @@ def test_tokens_of_the_same_company_are_close():
 @pytest.mark.parametrize("dim", [8, 64, 400])  # fewer than the rank of what is counted, more, more than tokens
 def test_a_token_that_never_occurs_has_no_company(dim):
     tokens, offsets = text(3, 100, 30)
-    rows = initial.company(tokens + 256, offsets, 300, dim, 0, CPU)
+    rows = initial.ppmi_vectors(tokens + 256, offsets, 300, dim, 0, CPU)
     assert rows.shape == (300, dim)
     assert rows.dtype == np.float32
     assert np.isfinite(rows).all()
@@ -170,14 +170,14 @@ def test_a_token_that_never_occurs_has_no_company(dim):
 
 def test_the_more_frequent_a_token_the_shorter_its_vector():
     tokens, offsets = text(4, 300, 15)
-    lengths = np.linalg.norm(initial.company(tokens, offsets, 15, 8, 0, CPU), axis=1)
+    lengths = np.linalg.norm(initial.ppmi_vectors(tokens, offsets, 15, 8, 0, CPU), axis=1)
     assert (lengths <= 1 + 1e-5).all()
     order = np.argsort(np.bincount(tokens))
     assert (np.diff(lengths[order]) <= 1e-6).all()
 
 
 def test_sentences_of_one_token_tell_nothing_of_company():
-    rows = initial.company(np.arange(5, dtype=np.int32), np.arange(6), 8, 4, 0, CPU)
+    rows = initial.ppmi_vectors(np.arange(5, dtype=np.int32), np.arange(6), 8, 4, 0, CPU)
     np.testing.assert_allclose(rows, 0, atol=1e-6)
 
 
@@ -198,10 +198,10 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):  # noqa: F811
     part, held_out = training._parts(Store.open(tmp_path / "out/training/store"), None, config.seed, Processes())
     assert held_out is not None
     text = part.batch(np.arange(len(part)))
-    sketch = initial.spelling(pieces, *text, config.dim, config.seed)
-    company = initial.company(*text, len(pieces), config.dim, config.seed, CPU)
+    sketch = initial.character_sketches(pieces, *text, config.dim, config.seed)
+    company = initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, CPU)
     np.testing.assert_allclose(weights["embedding"], 1.5 * sketch + 0.5 * company, rtol=1e-5, atol=1e-6)
-    sketches = initial.spelling(pieces, *text, 8, config.seed + 1)
+    sketches = initial.character_sketches(pieces, *text, 8, config.seed + 1)
     np.testing.assert_array_equal(weights["lexical"], lexical.rounded(sketches))
     finished = load_file(tmp_path / "out/model.safetensors")
     np.testing.assert_array_equal(finished["lexical"], weights["lexical"])
@@ -210,7 +210,7 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):  # noqa: F811
 
 
 def test_lexical_dimensions_leave_the_beginning_of_the_others_at_random(corpus, tmp_path):  # noqa: F811
-    weights = before_any_step(corpus, tmp_path / "out", preset="paper", lexical=8)
+    weights = before_any_step(corpus, tmp_path / "out", preset="paper", lexical_dim=8)
     model = BanyanModel(Config.from_file(tmp_path / "out/config.json"), len(weights["embedding"]))
     np.testing.assert_allclose(weights["embedding"], model.embedding.detach(), rtol=0, atol=1e-25)
     assert weights["lexical"].any()
@@ -233,7 +233,7 @@ def test_a_finished_model_to_start_from_comes_first(corpus, tmp_path):  # noqa: 
     train(corpus, tmp_path / "first", epochs=1, **SMALL)
     weights = before_any_step(corpus, tmp_path / "next", init=tmp_path / "first")
     with pytest.raises(BanyanError, match="spelling is for a model that begins"):
-        train(corpus, tmp_path / "other", init=tmp_path / "first", spelling=1.0, **SMALL)
+        train(corpus, tmp_path / "other", init=tmp_path / "first", init_sketch=1.0, **SMALL)
     first, finished = (load_file(tmp_path / name / "model.safetensors")["embedding"] for name in ("first", "next"))
     np.testing.assert_array_equal(weights["embedding"], first)
     np.testing.assert_array_equal(finished, first)

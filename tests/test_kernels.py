@@ -11,7 +11,7 @@ from test_reference import functions_of, kinds, seeds, structures
 
 from banyan import reference, threads
 from banyan.backends import _numba
-from banyan.config import CHOICES
+from banyan.config import SETTINGS
 from banyan.graph import disentangled, entangle
 from banyan.reference import Dropout
 
@@ -166,7 +166,7 @@ def test_a_sentence_of_one_token_is_its_token():
     np.testing.assert_array_equal(roots(np.array([3], np.int32), np.array([0, 1]), embedding, f)[0], embedding[3])
 
 
-@pytest.mark.parametrize("structure", CHOICES["structure"])
+@pytest.mark.parametrize("structure", SETTINGS["structure"].choices)
 def test_a_document_of_100_000_tokens_is_one_tree(structure):
     """Quadratic work would take minutes here."""
     rng = np.random.default_rng(0)

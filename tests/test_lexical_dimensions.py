@@ -36,7 +36,7 @@ def model(folder) -> Banyan:
 def learnt(model) -> Banyan:
     """The same without those dimensions."""
     weights = {name: array for name, array in model.weights.items() if name != "lexical"}
-    return Banyan(replace(model.config, lexical=0), model.tokenizer, weights)
+    return Banyan(replace(model.config, lexical_dim=0), model.tokenizer, weights)
 
 
 def plain(model: Banyan, text: str) -> np.ndarray:
@@ -135,4 +135,4 @@ def test_a_model_to_start_from_brings_them(folder, model, corpus, tmp_path):  # 
     next_one = train(corpus, tmp_path / "next", init=folder, epochs=1, quiet=True, device="cpu")
     np.testing.assert_array_equal(next_one.weights["lexical"], model.weights["lexical"])
     with pytest.raises(BanyanError, match="has lexical = 8, which cannot be changed"):
-        train(corpus, tmp_path / "other", init=folder, lexical=4, quiet=True)
+        train(corpus, tmp_path / "other", init=folder, lexical_dim=4, quiet=True)

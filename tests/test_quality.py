@@ -19,6 +19,6 @@ def test_training_on_wikipedia_ranks_sentence_pairs_far_better_than_chance(data_
         (tmp_path / "en.txt").write_text("".join(islice(lines, 60_000)), encoding="utf-8")
     pairs = read_pairs(data_folder / "eval/stsb_dev_clean.tsv")
     model = train(tmp_path / "en.txt", tmp_path / "model", epochs=3, lr=3e-3, candidates="batch", quiet=True)
-    untrained = BanyanModel(model.config, model.tokenizer.vocab_size, pieces=model.tokenizer.pieces)
-    before = spearman(Banyan(model.config, model.tokenizer, untrained.folded()).encode, pairs)
+    untrained = BanyanModel(model.config, model.tokenizer.vocab_size)
+    before = spearman(Banyan(model.config, model.tokenizer, untrained.weights()).encode, pairs)
     assert spearman(model.encode, pairs) > before + 20

@@ -13,13 +13,13 @@ from test_golden import graph_edges, repeats_a_pair
 
 from banyan import reference
 from banyan.backends import _numba
-from banyan.config import CHOICES
+from banyan.config import SETTINGS
 from banyan.graph import check_ragged
 from banyan.reference import GATES, LEAF, NODE, Dropout, Functions
 
 seeds = st.integers(0, 2**32 - 1)
-kinds = st.sampled_from(CHOICES["functions"])
-structures = st.sampled_from(CHOICES["structure"])
+kinds = st.sampled_from(SETTINGS["functions"].choices)
+structures = st.sampled_from(SETTINGS["structure"].choices)
 
 
 def functions_of(kind: str, rng: np.random.Generator, U: int) -> Functions:
@@ -166,7 +166,7 @@ def test_balanced_trees_are_as_low_as_can_be(n):
     assert height(tree) == np.log2(n)
 
 
-@pytest.mark.parametrize("structure", CHOICES["structure"])
+@pytest.mark.parametrize("structure", SETTINGS["structure"].choices)
 def test_equal_spans_have_equal_trees(structure):
     """Whatever is around them."""
     seen: dict[tuple, tuple] = {}

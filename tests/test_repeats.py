@@ -16,7 +16,7 @@ from test_training import SMALL, corpus  # noqa: F401
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.graph import with_few_repeats
+from banyan.graph import with_sublinear_tf
 from banyan.training import train
 
 
@@ -25,7 +25,7 @@ from banyan.training import train
 def test_of_n_occurrences_as_many_are_left_as_their_logarithm_says(sentences):
     tokens = np.array([token for sentence in sentences for token in sentence], np.int32)
     offsets = np.concatenate([[0], np.cumsum([len(sentence) for sentence in sentences])]).astype(np.int64)
-    left, ends = with_few_repeats(tokens, offsets)
+    left, ends = with_sublinear_tf(tokens, offsets)
     for sentence, kept in zip(sentences, [left[a:b].tolist() for a, b in pairwise(ends)], strict=True):
         for token in range(4):
             n = sentence.count(token)
@@ -38,14 +38,14 @@ def test_of_n_occurrences_as_many_are_left_as_their_logarithm_says(sentences):
 @pytest.fixture(scope="module")
 def once(corpus, tmp_path_factory) -> Banyan:  # noqa: F811
     out = tmp_path_factory.mktemp("once") / "out"
-    train(corpus, out, epochs=1, repeats=False, **SMALL)
+    train(corpus, out, epochs=1, sublinear_tf=True, **SMALL)
     return Banyan.from_pretrained(out)
 
 
 @pytest.fixture
 def always(once) -> Banyan:
     """The same weights in a model that takes every token."""
-    return Banyan(replace(once.config, repeats=True), once.tokenizer, once.weights)
+    return Banyan(replace(once.config, sublinear_tf=False), once.tokenizer, once.weights)
 
 
 TEXT = "the cat saw the dog and the dog saw the cat"
@@ -53,10 +53,10 @@ TEXT = "the cat saw the dog and the dog saw the cat"
 
 def test_an_embedding_is_that_of_what_is_left(once, always):
     tokens, offsets = random_batch(np.random.default_rng(0), 20, once.tokenizer.vocab_size, 30)
-    expected = always.encode_tokens(*with_few_repeats(tokens, offsets))
+    expected = always.encode_tokens(*with_sublinear_tf(tokens, offsets))
     np.testing.assert_array_equal(once.encode_tokens(tokens, offsets), expected)
     tokens, offsets = once.tokenizer.encode([TEXT])
-    np.testing.assert_array_equal(once.encode([TEXT]), always.encode_tokens(*with_few_repeats(tokens, offsets)))
+    np.testing.assert_array_equal(once.encode([TEXT]), always.encode_tokens(*with_sublinear_tf(tokens, offsets)))
     assert np.abs(once.encode(TEXT) - always.encode(TEXT)).max() > 1e-3
     assert not once.encode("").any()
 
@@ -75,11 +75,11 @@ def test_a_tree_has_what_is_left_and_says_where_it_stood(once, always):
 
 
 def test_training_has_every_token_and_the_model_says_what_it_encodes(once, corpus, tmp_path):  # noqa: F811
-    train(corpus, tmp_path / "out", epochs=1, repeats=False, **SMALL)
+    train(corpus, tmp_path / "out", epochs=1, sublinear_tf=True, **SMALL)
     train(corpus, tmp_path / "every", epochs=1, **SMALL)
     for name, weights in Banyan.from_pretrained(tmp_path / "every").weights.items():
         np.testing.assert_array_equal(weights, once.weights[name])
     said = json.loads((tmp_path / "out/config.json").read_text())
     assert (said["repeats"], said["format"]) == (False, "2")  # an older program would take every token
     with pytest.raises(BanyanError, match="has repeats = False, which cannot be changed"):
-        train(corpus, tmp_path / "next", init=tmp_path / "out", repeats=True, **SMALL)
+        train(corpus, tmp_path / "next", init=tmp_path / "out", sublinear_tf=False, **SMALL)

@@ -167,7 +167,7 @@ def ideas_of(folder: Path, **found: list[dict[str, Any]]) -> list[str]:
     return page_ideas.render(folder).splitlines()
 
 
-PARTS = {"crops": 1.0, "crop_kind": "parts", "crop_shortest": 0.3, "spelling": 1.0, "company": 1.0, "gate": 0.95}
+PARTS = {"infonce_weight": 1.0, "infonce_min_part": 0.3, "init_sketch": 1.0, "init_ppmi": 1.0, "init_gate": 0.95}
 
 
 def test_every_idea_that_was_run_has_its_row():
@@ -184,11 +184,11 @@ def test_every_idea_that_was_run_has_its_row():
 def test_a_row_tells_only_what_differs_from_what_its_list_shares(tmp_path):
     some = [
         idea("start-0", **PARTS),
-        idea("start-cold", **{**PARTS, "crop_temperature": 0.03}),
-        idea("start-no-crops", **{**PARTS, "crops": 0.0}),
-        idea("start-unigram", **PARTS, pieces="unigram"),
+        idea("start-cold", **{**PARTS, "infonce_temperature": 0.03}),
+        idea("start-no-crops", **{**PARTS, "infonce_weight": 0.0}),
+        idea("start-unigram", **PARTS, subword_model="unigram"),
         idea("start-digits"),
-        idea("start-untrained", **{**PARTS, "crops": 3.0}, trained=False),
+        idea("start-untrained", **{**PARTS, "infonce_weight": 3.0}, trained=False),
     ]
     lines = ideas_of(tmp_path, ideas=some)
     assert any("5 epochs, spelling 1, company 1, gate 0.95, crops 1 (parts, ≥ 0.3, τ 0.05)." in line for line in lines)

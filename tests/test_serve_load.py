@@ -309,7 +309,7 @@ def test_a_mapped_model_gives_the_same_bits_and_stays_in_its_file(folder, model)
 
 def test_the_sketches_of_a_mapped_model_stay_in_its_file_too(model, tmp_path):
     sketches = np.random.default_rng(0).integers(-9, 9, (len(model.embedding), 8), np.int8)
-    lexical = Banyan(replace(model.config, lexical=8), model.tokenizer, {**model.weights, "lexical": sketches})
+    lexical = Banyan(replace(model.config, lexical_dim=8), model.tokenizer, {**model.weights, "lexical": sketches})
     lexical.save_pretrained(tmp_path)
     loaded = mapped.load(tmp_path)
     assert not loaded.weights["lexical"].flags.owndata

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from banyan import reference
 from banyan.backends import _torch
-from banyan.config import CHOICES, Config
+from banyan.config import SETTINGS, Config
 from banyan.graph import Graph, disentangled, entangle
 from banyan.model import BanyanModel
 from banyan.objective import reconstruction
@@ -24,7 +24,7 @@ VOCAB = 8
 CPU = torch.device("cpu")
 ACCELERATOR = torch.accelerator.current_accelerator(check_available=True)
 
-in_both_kinds = pytest.mark.parametrize("functions", CHOICES["functions"])
+in_both_kinds = pytest.mark.parametrize("functions", SETTINGS["functions"].choices)
 if_accelerated = pytest.mark.skipif(ACCELERATOR is None, reason="torch sees no accelerator here")
 on_every_device = pytest.mark.parametrize(
     "device", [pytest.param(CPU, id="cpu"), pytest.param(ACCELERATOR, id="accelerator", marks=if_accelerated)]

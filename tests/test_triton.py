@@ -18,7 +18,7 @@ from test_training import adam_with_a_tensor
 
 from banyan import devices, objective, reference
 from banyan import graph as graphs
-from banyan.config import CHOICES, Config
+from banyan.config import SETTINGS, Config
 from banyan.model import BanyanModel
 from banyan.reference import Dropout
 from banyan.report import Report
@@ -116,7 +116,7 @@ LEAVES = [
     pytest.param({"seed": 3, "rate": rate, "leaf_rate": leaf_rate, "plain": plain}, id=f"{leaf_rate} of leaves")
     for rate, leaf_rate, plain in ((0.0, 0.4, False), (0.3, 0.0, True), (0.2, 0.5, False))
 ]
-STRUCTURES = CHOICES["structure"]
+STRUCTURES = SETTINGS["structure"].choices
 BIG = pytest.param(
     {"seed": 9, "E": 256, "vocab": 300, "sentences": 200, "longest": 60, "rate": 0.1}, id="big", marks=LARGE
 )
@@ -407,7 +407,7 @@ def falling(step: int) -> float:
 def gpu_steps(store, agree=None, **settings):
     model = small_model("triton", **settings)
     drawing = windows.DeviceStore(store, np.arange(40), 30, DEVICE, "trees" in settings)
-    falls = model.config.lr_end < 1
+    falls = model.config.final_lr_frac < 1
     optimiser = adam_with_a_tensor(model.parameters(), 0.05, falls)
     steps_before = 0
 
@@ -436,9 +436,10 @@ def gpu_steps(store, agree=None, **settings):
         {"candidates": "batch"},
         {"trees": "plain"},
         {"trees": "plain", "candidates": "batch"},
-        {"trees": "plain", "functions": "linear", "objective": "contrastive", "clip": 0.05, "leaf_dropout": 0.3},
+        {"trees": "plain", "functions": "linear", "objective": "contrastive", "clip_grad_norm": 0.05}
+        | {"leaf_dropout": 0.3},
         {"functions": "linear", "structure": "balanced", "objective": "both"},
-        {"lr_end": 0.0},
+        {"final_lr_frac": 0.0},
     ],
     ids=lambda settings: " ".join(map(str, settings.values())),
 )
@@ -457,9 +458,9 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
         loss = objective.loss(model, model(graph, dropout))
         optimiser.zero_grad()
         loss.backward()
-        if model.config.clip:
-            assert torch.nn.utils.clip_grad_norm_(model.parameters(), model.config.clip) > model.config.clip
-        if model.config.lr_end < 1:
+        if limit := model.config.clip_grad_norm:
+            assert torch.nn.utils.clip_grad_norm_(model.parameters(), limit) > limit
+        if model.config.final_lr_frac < 1:
             optimiser.param_groups[0]["lr"] = falling(step)
         optimiser.step()
         expected.append((loss.item(), graph.n_nodes))
@@ -479,7 +480,7 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
 def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatch):
     """Few bits of hash until the salt changes: the losses are still those of exact structure."""
     window = [np.arange(i, i + 5) for i in range(0, 25 if ON_GPU else 10, 5)]  # five are recorded, two are not
-    expected_losses, expected_nodes = gpu_steps(store, clip=0.1)[1].run(window)
+    expected_losses, expected_nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
     honest = entangling.structure
     salts = []
 
@@ -489,7 +490,7 @@ def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatc
         return honest(batch, embedding, functions, noise, plain, salt, hash_bits=bits, structure=structure)
 
     monkeypatch.setattr(entangling, "structure", poor)
-    losses, nodes = gpu_steps(store, clip=0.1)[1].run(window)
+    losses, nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
     assert max(salts) == 1
     assert nodes == expected_nodes
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
@@ -498,7 +499,7 @@ def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatc
 def test_a_collision_in_another_process_voids_the_step_here_too(store):
     """Done again, it learns at its own rate."""
     window = [np.arange(i, i + 5) for i in range(0, 15, 5)]
-    model, steps = gpu_steps(store, lr_end=0.0)
+    model, steps = gpu_steps(store, final_lr_frac=0.0)
     expected = steps.run(window)
     heard = []
 
@@ -507,7 +508,7 @@ def test_a_collision_in_another_process_voids_the_step_here_too(store):
         if len(heard) == 2:  # the second step collided elsewhere: it and the third are done again
             void.fill_(1)
 
-    other_model, other = gpu_steps(store, agree, lr_end=0.0)
+    other_model, other = gpu_steps(store, agree, final_lr_frac=0.0)
     got = other.run(window)
     assert heard == [0, 0, 1, 0, 0]
     assert got[1] == expected[1]

@@ -1,5 +1,6 @@
-"""One frozen, validated configuration, saved with every model; the presets live here.
+"""Every setting of a model and of its training, each declared once: type, default, allowed values, help.
 
+The command line, the checks, the presets and the model card are all made from the declarations in `Config`.
 E = dim, K = channels, U = dim // channels, as in the paper.
 """
 
@@ -11,61 +12,182 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from banyan._version import __version__
 from banyan.errors import BanyanError
 
-FORMAT = 2  # of config.json and the files beside it; raised when an older program could not read them
+FORMAT = 3  # of config.json and the files beside it; raised when an older version could not read them
+
+
+class Range(NamedTuple):
+    """The values that a number may have, as a test and in words."""
+
+    allows: Callable[[Any], bool]
+    words: str
+
+
+INFINITY = float("inf")
+COUNT = Range(lambda n: n >= 1, "at least 1")
+POSITIVE = Range(lambda x: 0 < x < INFINITY, "a positive number")
+NOT_NEGATIVE = Range(lambda x: 0 <= x < INFINITY, "0 or more")
+RATE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
+
+
+class Setting(NamedTuple):
+    """A setting as it is declared in `Config`."""
+
+    help: str
+    group: str
+    range: Range | None
+    choices: tuple[str, ...]
+    common: bool  # shown by `banyan train --help`; `--help-all` shows every setting
+    when_none: str  # what None means, in words
+    name: str = ""
+    type: str = ""
+    default: Any = None
+
+
+def setting(
+    default: Any,
+    help: str,
+    group: str,
+    range: Range | None = None,
+    *,
+    choices: tuple[str, ...] = (),
+    common: bool = False,
+    when_none: str = "",
+) -> Any:
+    """Declare a setting of `Config`."""
+    declared = Setting(help, group, range, choices, common, when_none)
+    return dataclasses.field(default=default, metadata={"setting": declared})
+
+
+MODEL, TEXT, TRAINING = "model", "text", "training"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What a Banyan is and how it was trained. The defaults are the paper's."""
+    """The settings of a model and of its training. The defaults are the paper's; presets change some of them."""
 
     preset: str = "paper"
 
-    # model
-    dim: int = 256
-    channels: int = 128
-    functions: str = "diagonal"  # Equations 3 and 4; or "linear", the predecessor's Equations 1 and 2
-    trees: str = "entangled"  # or "plain": every occurrence is a node of its own
-    structure: str = "induced"  # the closest pair merges; or, to compare with, trees that ask no vector
-    ngrams: int = 0  # buckets of character n-grams whose vectors are added to those of leaves; 0: none
-    ngram_shortest: int = 2
-    ngram_longest: int = 6
-    spelling: float = 0.0  # length, on average, of the sketch of its characters that a token's vector begins with
-    company: float = 0.0  # length of the vector of its neighbours in the text that it begins with
-    lexical: int = 0  # dimensions beside those that are learnt, in which an embedding is the sum of such sketches
-    lexical_weight: float = 0.7  # its length there, where that of what is learnt is 1
-    gate: float | None = None  # share of a child that its parent takes, to begin with; None: the authors', about 0.68
-    dropout: float = 0.1
-    leaf_dropout: float | None = None  # of leaves; None: as of all else
+    dim: int = setting(256, "learned dimensions of an embedding (E)", MODEL, COUNT, common=True)
+    channels: int = setting(128, "channels that share one composition function (K); must divide --dim", MODEL, COUNT)
+    functions: str = setting(
+        "diagonal",
+        "composition and decomposition: diagonal gates (Equations 3 and 4) or the matrices of Self-StrAE",
+        MODEL,
+        choices=("diagonal", "linear"),
+    )
+    trees: str = setting(
+        "entangled",
+        "entangled: equal subtrees of a batch share one node; plain: every occurrence has its own",
+        MODEL,
+        choices=("entangled", "plain"),
+    )
+    structure: str = setting(
+        "induced",
+        "induced: merge the most similar neighbours; the others are controls that ignore the vectors",
+        MODEL,
+        choices=("induced", "random", "balanced", "right-branching"),
+    )
+    init_sketch: float = setting(
+        0.0, "mean norm of the character n-gram sketch that token vectors start from (0: none)", MODEL, NOT_NEGATIVE
+    )
+    init_ppmi: float = setting(
+        0.0, "norm of the PPMI co-occurrence vector that token vectors start from (0: none)", MODEL, NOT_NEGATIVE
+    )
+    lexical_dim: int = setting(
+        0,
+        "extra dimensions holding a sketch of the text's character n-grams, not trained (0: none)",
+        MODEL,
+        NOT_NEGATIVE,
+    )
+    lexical_weight: float = setting(
+        0.7, "norm of the lexical part of an embedding; the learned part has norm 1", MODEL, POSITIVE
+    )
+    init_gate: float | None = setting(
+        None,
+        "initial value of the gates after the sigmoid",
+        MODEL,
+        Range(lambda x: 0 < x < 1, "in (0, 1)"),
+        when_none="random, about 0.68",
+    )
+    dropout: float = setting(0.1, "dropout rate", MODEL, RATE)
+    leaf_dropout: float | None = setting(None, "dropout rate of leaves", MODEL, RATE, when_none="same as --dropout")
 
-    # text
-    pieces: str = "bpe"  # how words are cut; or "unigram"
-    vocab_size: int | None = None  # None: chosen to suit the corpus, 25,000 for ten million words
-    vocab_factor: float = 1.0  # times the size that suits
-    lowercase: bool = True
-    zero_digits: bool = True
-    repeats: bool = True  # or of n occurrences of a token ⌊1 + ln n⌋, in what is encoded; training has them all
-    min_pieces: int = 4
-    max_pieces: int = 200
+    subword_model: str = setting(
+        "bpe", "algorithm that learns the subword vocabulary", TEXT, choices=("bpe", "unigram")
+    )
+    vocab_size: int | None = setting(
+        None,
+        "subwords in the vocabulary",
+        TEXT,
+        Range(lambda n: n >= 300, "at least 300 (256 of them stand for bytes)"),
+        common=True,
+        when_none="chosen from the size of the corpus",
+    )
+    vocab_factor: float = setting(1.0, "scales the automatic vocabulary size", TEXT, POSITIVE)
+    lowercase: bool = setting(True, "lower-case the text", TEXT, common=True)
+    zero_digits: bool = setting(True, "replace every digit with 0", TEXT)
+    sublinear_tf: bool = setting(
+        False, "when encoding, keep only 1 + ln n of a token's n occurrences in a text", TEXT
+    )
+    min_pieces: int = setting(4, "skip shorter sentences in training, in subwords", TEXT, COUNT)
+    max_pieces: int = setting(200, "skip longer sentences in training, in subwords", TEXT, COUNT)
 
-    # training
-    epochs: int | None = 15  # None: chosen to suit the corpus, the smaller it is the more, up to 15
-    batch_size: int = 512
-    lr: float = 1e-3
-    lr_end: float = 1.0  # share of it that is left at the end; from step to step it falls by the same
-    clip: float | None = None  # the greatest norm of a step's gradient
-    objective: str = "cross-entropy"  # rebuild the leaves; or "contrastive" over all nodes; or half of "both"
-    crops: float = 0.0  # weight of a second objective: two crops of a sentence find each other by their roots
-    crop_temperature: float = 0.05
-    crop_shortest: float = 0.5  # share of the sentence
-    crop_kind: str = "free"  # each anywhere; or "parts": the sentence is cut in two
-    candidates: str = "all"  # what the output layer chooses from: the vocabulary, or the tokens of the "batch"
-    mean_over: str = "leaves"  # of the cross-entropy; or "tokens": of plain trees too, each distinct token counts once
-    seed: int = 0
+    epochs: int | None = setting(
+        15,
+        "passes over the corpus",
+        TRAINING,
+        COUNT,
+        common=True,
+        when_none="chosen from the size of the corpus, at most 15",
+    )
+    batch_size: int = setting(512, "sentences per step", TRAINING, COUNT, common=True)
+    lr: float = setting(1e-3, "learning rate of Adam", TRAINING, POSITIVE, common=True)
+    final_lr_frac: float = setting(
+        1.0,
+        "final learning rate as a fraction of --lr, reached by linear decay",
+        TRAINING,
+        Range(lambda x: 0 <= x <= 1, "in [0, 1]"),
+    )
+    clip_grad_norm: float | None = setting(
+        None, "clip the gradient to this norm", TRAINING, POSITIVE, when_none="no clipping"
+    )
+    objective: str = setting(
+        "cross-entropy",
+        "predict the leaves from their reconstructions, contrast every node with its reconstruction, or both",
+        TRAINING,
+        choices=("cross-entropy", "contrastive", "both"),
+    )
+    infonce_weight: float = setting(
+        0.0,
+        "weight of a second loss: InfoNCE between the two parts of each sentence, with in-batch negatives (0: none)",
+        TRAINING,
+        NOT_NEGATIVE,
+    )
+    infonce_temperature: float = setting(0.05, "temperature of InfoNCE", TRAINING, POSITIVE)
+    infonce_min_part: float = setting(
+        0.3, "smaller part of a split sentence, as a fraction of its length", TRAINING,
+        Range(lambda x: 0 < x <= 0.5, "in (0, 0.5]"),
+    )  # fmt: skip
+    candidates: str = setting(
+        "all",
+        "softmax over the whole vocabulary, or over the tokens of the batch (sampled candidates, cheaper)",
+        TRAINING,
+        choices=("all", "batch"),
+    )
+    mean_over: str = setting(
+        "leaves",
+        "average the cross-entropy over leaves, or over distinct tokens (differs only in plain trees)",
+        TRAINING,
+        choices=("leaves", "tokens"),
+    )
+    seed: int = setting(
+        0, "random seed", TRAINING, Range(lambda n: 0 <= n < 2**63, "between 0 and 2**63 - 1"), common=True
+    )
 
     @property
     def width(self) -> int:
@@ -74,48 +196,41 @@ class Config:
 
     @property
     def embedding_dim(self) -> int:
-        """Of what is encoded: what trees compose, and the lexical dimensions beside it."""
-        return self.dim + self.lexical
+        """The dimensions of an embedding: learned and lexical."""
+        return self.dim + self.lexical_dim
 
     @property
     def matrix_width(self) -> int:
-        """Of the matrices of linear functions; 0 where there are none."""
+        """The width of the matrices of linear functions; 0 for diagonal ones."""
         return self.width if self.functions == "linear" else 0
 
     @property
-    def rate_falls(self) -> bool:
+    def lr_decays(self) -> bool:
         """Whether the learning rate changes from step to step."""
-        return self.lr_end < 1
+        return self.final_lr_frac < 1
 
     @property
-    def counts(self) -> bool:
-        """Whether counting the text tells something of its tokens that the model has from the beginning."""
-        return bool(self.spelling or self.company or self.lexical)
+    def counts_corpus(self) -> bool:
+        """Whether the model starts from statistics of the corpus."""
+        return bool(self.init_sketch or self.init_ppmi or self.lexical_dim)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not _has_type(value, str(field.type)):
-                raise BanyanError(f"{field.name} must be {field.type}, not {value!r}")
-        for name, (allowed, told) in _RANGES.items():
+        for name, declared in SETTINGS.items():
             value = getattr(self, name)
-            if value is not None and not allowed(value):
-                raise BanyanError(f"{name} must be {told}, not {value}")
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise BanyanError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+            if not _has_type(value, declared.type):
+                raise BanyanError(f"{name} must be {declared.type}, not {value!r}")
+            if declared.range and value is not None and not declared.range.allows(value):
+                raise BanyanError(f"{name} must be {declared.range.words}, not {value}")
+            if declared.choices and value not in declared.choices:
+                raise BanyanError(f"{name} must be one of {', '.join(declared.choices)}, not {value!r}")
         self._check_together()
 
     def _check_together(self) -> None:
-        """What is wrong of two settings that would be right each."""
-        if self.ngram_shortest > self.ngram_longest:
-            raise BanyanError("ngrams must be 0 or more, and 1 <= ngram_shortest <= ngram_longest")
-        if self.crop_kind == "parts" and self.crop_shortest > 0.5:
-            raise BanyanError(f"two parts of a sentence cannot both have a share of {self.crop_shortest}")
-        if self.gate is not None and self.functions == "linear":
-            raise BanyanError("gate is for diagonal functions, linear ones have matrices: start from preset paper")
+        """Refuse settings that contradict each other."""
+        if self.init_gate is not None and self.functions == "linear":
+            raise BanyanError("init_gate is for diagonal functions; linear functions have no gates: leave it out")
         if self.vocab_size is not None and self.vocab_factor != 1:
-            raise BanyanError("vocab_factor is for a vocab_size that is not said: leave one of them out")
+            raise BanyanError("vocab_factor scales the automatic vocabulary size: leave out vocab_factor or vocab_size")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
         if self.min_pieces > self.max_pieces:
@@ -123,17 +238,13 @@ class Config:
 
     @classmethod
     def from_preset(cls, preset: str | None = None, **overrides: Any) -> Config:
-        """A preset (without a name: the default one) with some settings changed."""
+        """The settings of a preset (by default, `default`), with some of them changed."""
         preset = preset or DEFAULT_PRESET
         if preset not in PRESETS:
             raise BanyanError(f"there is no preset {preset!r}; the presets are {', '.join(PRESETS)}")
-        names = [field.name for field in dataclasses.fields(cls)]
         for name in overrides:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(names)}"
-                raise BanyanError(f"there is no setting {name!r}{hint}")
-        if overrides.get("vocab_size") is not None:  # then no preset's factor is meant
+            _check_name(name)
+        if overrides.get("vocab_size") is not None:  # replaces the automatic size, which the preset may scale
             overrides = {"vocab_factor": 1.0, **overrides}
         return cls(**{"preset": preset, **PRESETS[preset], **overrides})
 
@@ -143,18 +254,16 @@ class Config:
 
     @staticmethod
     def head(format: str = "1") -> dict[str, str]:
-        """What every file we write says of itself."""
+        """The header of every file we write."""
         return {"model_type": "banyan", "format": format, "banyan_version": __version__}
 
     def to_json(self) -> str:
-        """What config.json holds: the settings, with the version that wrote them."""
-        usual = self.functions == "diagonal" and self.structure == "induced" and self.repeats and not self.lexical
-        head = self.head("1" if usual else str(FORMAT))  # what the first format could say, it says
-        return json.dumps({**head, **self.to_dict()}, indent=2) + "\n"
+        """The content of config.json: the settings, and the version that wrote them."""
+        return json.dumps({**self.head(str(FORMAT)), **self.to_dict()}, indent=2) + "\n"
 
     @classmethod
     def from_file(cls, path: str | Path) -> Config:
-        """The settings of a model, from its config.json; what they do not name has its default."""
+        """The settings in a config.json. Names of earlier versions are understood; missing settings have defaults."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -162,15 +271,22 @@ class Config:
         if not isinstance(values, dict) or values.get("model_type") != "banyan":
             raise BanyanError(f"{path} is not the configuration of a Banyan model")
         check_format(values, path)
-        known = {field.name for field in dataclasses.fields(cls)}
         try:
-            return cls(**{name: value for name, value in values.items() if name in known})
+            values = _upgraded(values)
+            return cls(**{name: value for name, value in values.items() if name == "preset" or name in SETTINGS})
         except BanyanError as error:
             raise BanyanError(f"{path}: {error}") from None
 
 
+SETTINGS: dict[str, Setting] = {
+    field.name: field.metadata["setting"]._replace(name=field.name, type=str(field.type), default=field.default)
+    for field in dataclasses.fields(Config)
+    if "setting" in field.metadata
+}
+
+
 def check_format(head: dict[str, Any], path: str | Path) -> None:
-    """An error if the file, which says this of itself, is newer than this program."""
+    """Refuse a file with this header if a newer version wrote it."""
     if str(head.get("format", FORMAT)) not in map(str, range(FORMAT + 1)):
         raise BanyanError(
             f"{path} was written by banyan {head.get('banyan_version')} in format {head['format']}; "
@@ -178,46 +294,30 @@ def check_format(head: dict[str, Any], path: str | Path) -> None:
         )
 
 
-_INFINITE = float("inf")
-_COUNT = (lambda n: n >= 1), "at least 1"
-_POSITIVE = (lambda x: 0 < x < _INFINITE), "a positive number"
-_WEIGHT = (lambda x: 0 <= x < _INFINITE), "0 or more"
-_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("dim", "channels", "min_pieces", "max_pieces", "epochs", "batch_size", "ngram_shortest"), _COUNT),
-    **dict.fromkeys(("lr", "clip", "vocab_factor", "crop_temperature", "lexical_weight"), _POSITIVE),
-    **dict.fromkeys(("ngrams", "crops", "spelling", "company", "lexical"), _WEIGHT),
-    **dict.fromkeys(("dropout", "leaf_dropout"), ((lambda x: 0 <= x < 1), "in [0, 1)")),
-    "lr_end": ((lambda x: 0 <= x <= 1), "in [0, 1]"),
-    "gate": ((lambda x: 0 < x < 1), "in (0, 1)"),
-    "crop_shortest": ((lambda x: 0 < x <= 1), "in (0, 1]"),
-    "vocab_size": ((lambda n: n >= 300), "at least 300 (256 of them stand for bytes)"),
-    "seed": ((lambda n: 0 <= n < 2**63), "between 0 and 2**63 - 1"),
-}
-CHOICES = {
-    "functions": ("diagonal", "linear"),
-    "trees": ("entangled", "plain"),
-    "structure": ("induced", "random", "balanced", "right-branching"),
-    "pieces": ("bpe", "unigram"),
-    "objective": ("cross-entropy", "contrastive", "both"),
-    "crop_kind": ("free", "parts"),
-    "mean_over": ("leaves", "tokens"),
-    "candidates": ("all", "batch"),
-}
+def _check_name(name: str) -> None:
+    if name in SETTINGS or name == "preset":
+        return
+    if name in RENAMED:
+        raise BanyanError(f"the setting {name} is now called {RENAMED[name]}")
+    if name in REFUSED:
+        raise BanyanError(f"the setting {name} is gone: {REFUSED[name]}")
+    near = difflib.get_close_matches(name, SETTINGS, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(SETTINGS)}"
+    raise BanyanError(f"there is no setting {name!r}{hint}")
+
 
 DEFAULT_PRESET = "default"
 _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
-    "pieces": "unigram",
+    "subword_model": "unigram",
     "vocab_factor": 2.0,
     "zero_digits": False,
-    "repeats": False,
-    "spelling": 1.0,
-    "company": 1.0,
-    "lexical": 512,
-    "gate": 0.98,
-    "crops": 3.0,
-    "crop_kind": "parts",
-    "crop_shortest": 0.3,
-    "crop_temperature": 0.03,
+    "sublinear_tf": True,
+    "init_sketch": 1.0,
+    "init_ppmi": 1.0,
+    "lexical_dim": 512,
+    "init_gate": 0.98,
+    "infonce_weight": 3.0,
+    "infonce_temperature": 0.03,
     "epochs": None,
 }
 PRESETS: dict[str, dict[str, Any]] = {
@@ -231,7 +331,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "leaf_dropout": 0.2,
         "objective": "contrastive",
         "lr": 1e-4,
-        "clip": 1.0,
+        "clip_grad_norm": 1.0,
     },
 }
 
@@ -244,3 +344,61 @@ def _has_type(value: object, annotation: str) -> bool:
         if name in kinds and isinstance(value, kinds[name]) and (name == "bool" or not isinstance(value, bool)):
             return True
     return False
+
+
+# --- Files of earlier versions ---------------------------------------------------------------------------------------
+
+LAST_WITH_DROPPED = "0.1.0"  # the last version that reads what is refused here
+
+RENAMED = {  # names up to 0.1.0 -> names now
+    "spelling": "init_sketch",
+    "company": "init_ppmi",
+    "lexical": "lexical_dim",
+    "gate": "init_gate",
+    "pieces": "subword_model",
+    "repeats": "sublinear_tf",  # its opposite
+    "lr_end": "final_lr_frac",
+    "clip": "clip_grad_norm",
+    "crops": "infonce_weight",
+    "crop_temperature": "infonce_temperature",
+    "crop_shortest": "infonce_min_part",
+}
+REFUSED = {
+    "ngrams": "learned n-gram vectors never improved a preset",
+    "ngram_shortest": "learned n-gram vectors never improved a preset",
+    "ngram_longest": "learned n-gram vectors never improved a preset",
+    "crop_kind": "sentences are always split into two parts",
+}
+
+
+def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a saved file under their present names. Raise an error if the model needs what is gone."""
+    if values.get("ngrams"):
+        raise BanyanError(
+            f"the model has learned n-gram vectors; the last version that reads it is banyan-embed {LAST_WITH_DROPPED}"
+        )
+    new = {RENAMED.get(name, name): value for name, value in values.items() if name not in REFUSED}
+    if "repeats" in values:
+        new["sublinear_tf"] = not values["repeats"]
+    if "crop_shortest" in values:
+        new["infonce_min_part"] = min(values["crop_shortest"], 0.5)
+    return new
+
+
+def check_resumable(values: dict[str, Any]) -> None:
+    """Raise an error if the run with these saved settings cannot go on because of what is gone."""
+    if values.get("crops") and values.get("crop_kind", "free") == "free":
+        raise BanyanError(
+            "the run trains with overlapping crops; the last version that can go on with it is "
+            f"banyan-embed {LAST_WITH_DROPPED}"
+        )
+
+
+def earlier_settings(path: Path | None) -> list[dict[str, Any]]:
+    """The settings in a config.json of an earlier version under their names there; nothing if it is a present one."""
+    if path is None or not path.is_file():
+        return []
+    values = json.loads(path.read_text(encoding="utf-8"))
+    if str(values.get("format")) not in ("1", "2"):
+        return []
+    return [{name: value for name, value in values.items() if name not in Config.head()}]

@@ -219,8 +219,8 @@ def _untrained(model: Any) -> Model:
     from banyan.encoder import Banyan
     from banyan.model import BanyanModel
 
-    start = BanyanModel(model.config, model.tokenizer.vocab_size, pieces=model.tokenizer.pieces)
-    return Banyan(model.config, model.tokenizer, start.folded())
+    start = BanyanModel(model.config, model.tokenizer.vocab_size)
+    return Banyan(model.config, model.tokenizer, start.weights())
 
 
 def _gathered(console: Console) -> StdlibText:

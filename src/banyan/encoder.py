@@ -12,7 +12,7 @@ import numpy as np
 
 from banyan import threads
 from banyan.compact import Form
-from banyan.config import Config, check_format
+from banyan.config import Config, check_format, earlier_settings
 from banyan.errors import BanyanError
 from banyan.graph import (
     Forest,
@@ -21,7 +21,7 @@ from banyan.graph import (
     from_merges,
     kept_occurrences,
     runs_of_tokens,
-    with_few_repeats,
+    with_sublinear_tf,
 )
 from banyan.reference import GATES, Functions
 from banyan.support.needs import needs
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
+_DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 _GPU_BATCH = 1 << 16  # texts that are brought to a GPU at a time, at least
 
 
@@ -58,7 +59,7 @@ class Banyan:
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
         self._encoder = _encoder(self.embedding, self.functions, config, device)
         self._on_gpu = not isinstance(self._encoder, _numba.Encoder)
-        self._lexical = self._sums() if config.lexical else None
+        self._lexical = self._sums() if config.lexical_dim else None
 
     def _sums(self) -> Any:
         from banyan import lexical
@@ -116,9 +117,15 @@ class Banyan:
         return self.config.embedding_dim
 
     def fingerprint(self) -> str:
-        """Changes when embeddings may: with a weight, the tokenizer or a setting. 64 hexadecimal digits."""
-        settings = json.dumps(self.config.to_dict(), sort_keys=True)
-        digest = hashlib.sha256(f"{settings}\n{self.tokenizer.to_json()}".encode())
+        """64 hexadecimal digits that change whenever embeddings may: with a weight, the tokenizer or a setting."""
+        return self._fingerprint({name: getattr(self.config, name) for name in _DECIDE_EMBEDDINGS})
+
+    def fingerprints(self) -> list[str]:
+        """The present fingerprint and, for a folder of an earlier version, the one that version computed."""
+        return [self.fingerprint(), *map(self._fingerprint, earlier_settings(self.folder and self.folder / SETTINGS))]
+
+    def _fingerprint(self, settings: dict[str, Any]) -> str:
+        digest = hashlib.sha256(f"{json.dumps(settings, sort_keys=True)}\n{self.tokenizer.to_json()}".encode())
         for name, weights in sorted(self.weights.items()):
             if not name.startswith("out_"):  # the output layer, for training only
                 digest.update(name.encode())
@@ -189,8 +196,8 @@ class Banyan:
     def _encode_ragged(
         self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
     ) -> None:
-        if not self.config.repeats:
-            tokens, offsets = with_few_repeats(tokens, offsets)
+        if self.config.sublinear_tf:
+            tokens, offsets = with_sublinear_tf(tokens, offsets)
         some = np.diff(offsets) > 0
         if some.all():
             self._encoder.roots(tokens, offsets, out, n_threads)
@@ -224,7 +231,7 @@ class Banyan:
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
-        if not self.config.repeats:
+        if self.config.sublinear_tf:
             kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
             tokens, spans = tokens[kept], [spans[i] for i in kept]
         return self._tree(text, tokens, spans, self._induced(tokens)), tokens
@@ -305,7 +312,7 @@ class Banyan:
         root = 2 * n - 2
         composed = np.vstack([parts[root], bias[root]])
         if self._lexical:
-            sketches = np.vstack([self.weights["lexical"][tokens], np.zeros(self.config.lexical)])
+            sketches = np.vstack([self.weights["lexical"][tokens], np.zeros(self.config.lexical_dim)])
             composed = np.hstack([_of_length(composed, 1), _of_length(sketches, self.config.lexical_weight)])
         return [*tree.leaves, "bias"], composed
 
@@ -345,8 +352,8 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
-    if config.lexical:
-        expected["lexical"] = (vocab_size, config.lexical)
+    if config.lexical_dim:
+        expected["lexical"] = (vocab_size, config.lexical_dim)
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"

@@ -98,7 +98,7 @@ def runs_of_tokens(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) 
 KEPT = np.ceil(np.exp(np.arange(20))).astype(np.int64)  # 1, 3, 8, 21, ...: of n occurrences of a token, ⌊1 + ln n⌋
 
 
-def with_few_repeats(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_sublinear_tf(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The batch with a token that its sentence has n times only ⌊1 + ln n⌋ times."""
     kept = kept_occurrences(tokens, offsets)
     before = np.zeros(len(tokens) + 1, np.int64)

@@ -1,9 +1,9 @@
-"""Leaves that begin with what counting tells of their tokens: how they are spelt, and what company they keep.
+"""Initial token vectors from statistics of the corpus.
 
-spelling  the sum of random vectors, one for each character n-gram of the piece, the rarer the longer (its inverse
-          document frequency): sums of leaves are then sketches of what TF-IDF of characters compares
-company   eigenvectors of how much more often than chance two tokens stand near each other (positive pointwise mutual
-          information): cosines of leaves are then those of the tokens' neighbours. Frequent tokens get short vectors
+character_sketches  a random projection of TF-IDF over character n-grams: each n-gram has a random vector, scaled by its
+                    inverse document frequency, and a token's sketch is the sum over its n-grams
+ppmi_vectors        leading eigenvectors of the matrix of positive pointwise mutual information (PPMI) of co-occurring
+                    tokens; the vectors of frequent tokens are shortened
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUNDS, SPARE = 4, 16  # of subspace iteration; dimensions beside those that are
 _BYTES = frozenset(BYTES)
 
 
-# --- Spelling --------------------------------------------------------------------------------------------------------
+# --- Character n-gram sketches ---------------------------------------------------------------------------------------
 
 
 def ngrams_of(piece: str) -> list[str]:
@@ -42,7 +42,9 @@ def ngrams_of(piece: str) -> list[str]:
     return [marked[start : start + n] for n in sizes for start in range(len(marked) - n + 1)]
 
 
-def spelling(pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim: int, seed: int) -> np.ndarray:
+def character_sketches(
+    pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim: int, seed: int
+) -> np.ndarray:
     """Sketches of pieces [V, dim], of length 1 on average."""
     with needs("Training", "train"):
         from scipy.sparse import csr_matrix
@@ -61,14 +63,14 @@ def spelling(pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim
     return sketches / np.linalg.norm(sketches, axis=1).mean()
 
 
-# --- Company ---------------------------------------------------------------------------------------------------------
+# --- Co-occurrence ---------------------------------------------------------------------------------------------------
 
 
-def company(
+def ppmi_vectors(
     tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, dim: int, seed: int, device: torch.device
 ) -> np.ndarray:
     """Vectors of the company of tokens [V, dim], of length 1 where the token is rare; 0 where it has none."""
-    matrix = association(tokens, offsets, vocab_size, device)
+    matrix = ppmi_matrix(tokens, offsets, vocab_size, device)
     values, vectors = _eigen(matrix, min(dim, vocab_size), seed)
     has_some = matrix.crow_indices().diff() > 0  # else what is left of it is rounding, not to be made longer
     rows = torch.nn.functional.normalize(vectors * values.abs().sqrt() * has_some[:, None]).cpu().numpy()
@@ -77,7 +79,7 @@ def company(
     return np.pad(rows, ((0, 0), (0, dim - rows.shape[1]))).astype(np.float32)
 
 
-def association(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device: torch.device) -> Tensor:
+def ppmi_matrix(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device: torch.device) -> Tensor:
     """log(how often two tokens are near / how often chance has them near), where that is positive: sparse [V, V]."""
     tokens = tokens.astype(np.int32)
     lengths = np.diff(offsets)

@@ -4,8 +4,6 @@ objective asks for one."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +14,7 @@ from torch import Tensor, nn
 from banyan.backends import _numba, _torch
 from banyan.config import Config
 from banyan.devices import has_triton
-from banyan.errors import BanyanError
 from banyan.graph import Forest, Graph, check_ragged, disentangled, entangle
-from banyan.ngrams import Leaves, Ngrams, cpu_leaves, torch_leaves
 from banyan.reference import NO_DROPOUT, Dropout, Functions
 
 if TYPE_CHECKING:
@@ -47,10 +43,9 @@ class Passes(NamedTuple):
 
 class BanyanModel(nn.Module):
     def __init__(
-        self, config: Config, vocab_size: int, backend: str | None = None, pieces: Sequence[str] | None = None
+        self, config: Config, vocab_size: int, backend: str | None = None
     ) -> None:
-        """backend: "numba", "torch" or "triton"; without, the one for the device that the weights are on.
-        pieces: how each token is spelt, for their n-grams."""
+        """backend: "numba", "torch" or "triton"; by default, the one for the device that the weights are on."""
         super().__init__()
         self.config, self._backend = config, backend
         self.precision = "float32"  # of the output layer's matrix products; on a GPU also tf32 or bf16
@@ -64,16 +59,8 @@ class BanyanModel(nn.Module):
         if config.objective != "contrastive":
             self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
             self.out_bias = nn.Parameter(torch.empty(vocab_size))
-        self.ngrams: Ngrams | None = None
-        if config.ngrams:
-            if pieces is None:
-                raise BanyanError("a model with n-grams must be given the pieces of its tokenizer")
-            self.ngrams = Ngrams.of(pieces, config.ngrams, config.ngram_shortest, config.ngram_longest)
-            # 0: the model begins as one without them, or as the finished one that it starts from. They learn at once
-            # all the same, for their gradients are those of the leaves.
-            self.ngram_vectors = nn.Parameter(torch.zeros(len(self.ngrams.bucket), E))
-        if config.lexical:  # found when the text is there, and never learnt
-            sketches = torch.zeros(vocab_size, config.lexical, dtype=torch.int8)
+        if config.lexical_dim:  # found when the text is there, and never learnt
+            sketches = torch.zeros(vocab_size, config.lexical_dim, dtype=torch.int8)
             self.lexical = nn.Parameter(sketches, requires_grad=False)
         self.initialise(config.seed)
 
@@ -91,8 +78,8 @@ class BanyanModel(nn.Module):
         else:
             for gate in (*composing[:2], *decomposing):
                 gate.uniform_(0.6, 0.9, generator=generator)
-                if self.config.gate is not None:
-                    gate.fill_(math.log(self.config.gate / (1 - self.config.gate)))
+                if self.config.init_gate is not None:
+                    gate.fill_(math.log(self.config.init_gate / (1 - self.config.init_gate)))
         if self.config.objective != "contrastive":
             _uniform(generator, E, self.out_weight, self.out_bias)
 
@@ -121,7 +108,7 @@ class BanyanModel(nn.Module):
             graphs = (self.structure_of(batch, noise, salt) for salt in count())
             return next(graph for graph in graphs if not graph.collided)
         distinct, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
-        leaves = _dropped_leaves(*self._leaves(distinct), _numba.leaf_keys(distinct, plain), dropout)
+        leaves = _dropped_leaves(self.embedding, distinct, _numba.leaf_keys(distinct, plain), dropout)
         f = _numpy_functions(self.functions)
         structure = self.config.structure
         forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure)
@@ -134,10 +121,6 @@ class BanyanModel(nn.Module):
 
         plain = self.config.trees == "plain"
         structure, table = self.config.structure, self.embedding.detach()
-        if self.ngrams is not None:
-            from banyan.backends._triton import ngrams
-
-            table = ngrams.leaves(self.ngrams, batch, table, self.ngram_vectors.detach())
         return entangling.structure(batch, table, self.functions, noise, plain, salt, structure=structure)
 
     def graph_of(self, forest: Forest) -> Graph:
@@ -149,37 +132,18 @@ class BanyanModel(nn.Module):
         if not isinstance(graph, Graph):  # made on the GPU, with its dropout
             from banyan.backends._triton import passes
 
-            table: Tensor = self.embedding
-            if self.ngrams is not None:
-                from banyan.backends._triton import ngrams
-
-                table = ngrams.Table.apply(self.ngrams, self.embedding, self.ngram_vectors)
-            return passes.Passes(graph, *passes.UpAndDown.apply(graph, table, *self.functions))
+            return passes.Passes(graph, *passes.UpAndDown.apply(graph, self.embedding, *self.functions))
         up_and_down = _UpAndDown.apply if self.backend == "numba" else _torch_up_and_down
-        table, rows = self._leaves(graph.token)
-        of_rows = graph if self.ngrams is None else replace(graph, token=rows)
-        return Passes(graph, *up_and_down(of_rows, dropout, table, *self.functions))
-
-    def _leaves(self, token: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        """A table with the leaves of these tokens, not dropped out, and which of its rows they are."""
-        if self.ngrams is None:
-            return self.embedding, token
-        distinct, rows = np.unique(token, return_inverse=True)
-        of_tokens = Leaves.apply if self.backend == "numba" else torch_leaves
-        return of_tokens(self.ngrams, distinct, self.embedding, self.ngram_vectors), rows
+        return Passes(graph, *up_and_down(graph, dropout, self.embedding, *self.functions))
 
     def clip_gradients(self) -> None:
         """To the norm that the settings allow, if they say any; without a word from the device."""
-        if self.config.clip:
-            nn.utils.clip_grad_norm_(self.parameters(), self.config.clip)
+        if self.config.clip_grad_norm:
+            nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_grad_norm)
 
-    def folded(self) -> dict[str, np.ndarray]:
-        """What a finished model is: its embedding has all that leaves are made of; no n-grams are needed any more."""
-        weights = {name: parameter.detach().cpu().numpy() for name, parameter in self.named_parameters()}
-        if self.ngrams is not None:
-            every = np.arange(len(self.embedding))
-            weights["embedding"] = cpu_leaves(self.ngrams, every, weights["embedding"], weights.pop("ngram_vectors"))
-        return weights
+    def weights(self) -> dict[str, np.ndarray]:
+        """Every parameter by its name, on the CPU."""
+        return {name: parameter.detach().cpu().numpy() for name, parameter in self.named_parameters()}
 
 
 def _uniform(generator: torch.Generator, numbers_in: int, *weights: Tensor) -> None:

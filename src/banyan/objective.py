@@ -19,10 +19,11 @@ LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More 
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
-def loss(model: BanyanModel, passes: Passes | DevicePasses, crops: float = 0.0) -> Tensor:
-    """What a step lowers. crops: the weight of what the crops of the batch learn, if it has any (banyan.crops)."""
-    if crops:
-        return _of_graph(model, passes) + crops * agreement(passes.roots, model.config.crop_temperature)
+def loss(model: BanyanModel, passes: Passes | DevicePasses, infonce_weight: float = 0.0) -> Tensor:
+    """The loss of a step. infonce_weight: weight of InfoNCE; if it is not 0, the batch holds the parts of its
+    sentences (banyan.crops)."""
+    if infonce_weight:
+        return _of_graph(model, passes) + infonce_weight * infonce(passes.roots, model.config.infonce_temperature)
     return _of_graph(model, passes)
 
 
@@ -34,11 +35,11 @@ def _of_graph(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
     return (recognition(model, passes, inner=True) + reconstruction(model, passes)) / 2
 
 
-def agreement(roots: Tensor, temperature: float) -> Tensor:
-    """The mean over sentences of -log softmax of cosine / temperature at the sentence itself, between the roots of
-    first and of second crops, half over all second ones and half over all first ones.
+def infonce(roots: Tensor, temperature: float) -> Tensor:
+    """InfoNCE between the first and the second parts of sentences, with the other sentences of the batch as negatives,
+    averaged over both directions.
 
-    roots: of B sentences, their first crops, and their second ones [3·B, E]."""
+    roots: of B sentences, of their first parts, and of their second parts [3·B, E]."""
     first, second = torch.nn.functional.normalize(roots[len(roots) // 3 :]).chunk(2)
     logits = first @ second.T / temperature
     return ((logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()).mean()

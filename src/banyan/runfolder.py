@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from banyan import files
-from banyan.config import Config
+from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
 
@@ -22,11 +22,11 @@ RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
 # What a model that is started from brings with it.
 _FIXED = (
     "dim", "channels", "functions", "structure",
-    "pieces", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "repeats",
-    "lexical", "lexical_weight",
+    "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf",
+    "lexical_dim", "lexical_weight",
 )  # fmt: skip
 # What it has behind it.
-_BEGINNING: dict[str, Any] = {"spelling": 0.0, "company": 0.0, "gate": None}
+_BEGINNING: dict[str, Any] = {"init_sketch": 0.0, "init_ppmi": 0.0, "init_gate": None}
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,14 @@ class RunFolder:
 
     def _repeated(self, preset: str | None, overrides: dict[str, Any], given: Given) -> tuple[Config, Given]:
         """A resumed run may leave out what it began with, and may ask for more epochs; nothing else may change."""
+        record = json.loads(self.record.read_text(encoding="utf-8"))
+        try:
+            check_resumable(record)
+        except BanyanError as error:
+            raise BanyanError(f"the run in {self.out} cannot be resumed: {error}") from None
         began = Config.from_file(self.record)
         asked = {**overrides, **({"preset": preset} if preset else {})}
         config = Config.from_preset(**{**began.to_dict(), **asked})
-        record = json.loads(self.record.read_text(encoding="utf-8"))
         began_with = Given(**record["given"])
         if (began_by := record.get("processes", 1)) != self.processes:
             raise BanyanError(

@@ -145,7 +145,7 @@ def train(
         with us.together():
             report = of_all_shards(where, us.world) if us.several and us.first else store.report
             display.note(report.summary())
-            model = BanyanModel(config, pieces.vocab_size, pieces=pieces.pieces).to(place)
+            model = BanyanModel(config, pieces.vocab_size).to(place)
             model.precision = chosen
             run = Run(folder, model, pieces, store, dev_store, scored, share, report, display, us)
         run.start_from(weights)
@@ -181,7 +181,7 @@ class _Loss(nn.Module):
         self.model = model
 
     def forward(self, graph: Any, dropout: Dropout) -> Tensor:
-        return objective.loss(self.model, self.model(graph, dropout), self.model.config.crops)
+        return objective.loss(self.model, self.model(graph, dropout), self.model.config.infonce_weight)
 
 
 class Run:
@@ -204,10 +204,10 @@ class Run:
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs, self.report = display, pairs, report
         self.share = share  # this process's sentences of a step
-        self.cut = crops.cut_of(self.config)
+        self.smallest_part = crops.smallest_part(self.config)
         self.device = model.embedding.device
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
-        self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.rate_falls)
+        self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_decays)
         data = store.fingerprint + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data)
         if folder.checkpoint.exists():
@@ -217,7 +217,7 @@ class Run:
             if self.config.epochs and self.progress.epoch > self.config.epochs:
                 raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
-        elif self.config.counts and us.first:  # the others are given what it found, before they begin
+        elif self.config.counts_corpus and us.first:  # the others are given what it found, before they begin
             self._count_leaves()
         self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
@@ -232,14 +232,15 @@ class Run:
         with self.display.patience("counting what tokens are near each other", 1):
             text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST)))
             rows = np.zeros((len(pieces), config.dim), np.float32)
-            if config.spelling:
-                rows += config.spelling * initial.spelling(pieces, *text, config.dim, config.seed)
-            if config.company:
-                rows += config.company * initial.company(*text, len(pieces), config.dim, config.seed, self._counting())
-            if config.lexical:  # of other random vectors than those above
-                sketches = initial.spelling(pieces, *text, config.lexical, config.seed + 1)
+            if config.init_sketch:
+                rows += config.init_sketch * initial.character_sketches(pieces, *text, config.dim, config.seed)
+            if config.init_ppmi:
+                vectors = initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, self._counting())
+                rows += config.init_ppmi * vectors
+            if config.lexical_dim:  # of other random vectors than those above
+                sketches = initial.character_sketches(pieces, *text, config.lexical_dim, config.seed + 1)
                 self.model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
-        if config.spelling or config.company:
+        if config.init_sketch or config.init_ppmi:
             self.model.embedding.copy_(torch.from_numpy(rows))
 
     def _counting(self) -> torch.device:
@@ -299,7 +300,7 @@ class Run:
         averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
         # Its first pass sends the gradients in another order than all later ones, which is another order of adding them
         # up. That pass is one that counts for nothing, so that a resumed run repeats the bits of an uninterrupted one.
-        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.cut):
+        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.smallest_part):
             averaged(graph, NO_DROPOUT).backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
@@ -311,7 +312,7 @@ class Run:
 
         plain = self.config.trees == "plain"
         part, vocab_size = self.train_part, self.tokenizer.vocab_size
-        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.cut)
+        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.smallest_part)
         return Steps(
             self.model,
             self.optimiser,
@@ -321,7 +322,7 @@ class Run:
             devices.window(self.device),
             self.us.worst if self.us.several else None,
             Room(*self.progress.room) if self.progress.room else None,
-            self._rate if self.config.rate_falls else None,
+            self._rate if self.config.lr_decays else None,
         )
 
     def _windows(self) -> list[list[np.ndarray]]:
@@ -346,16 +347,16 @@ class Run:
         """The sentences of a batch and their tokens, and how many nodes plain trees of them and their crops have."""
         lengths = self.train_part.lengths(indices)
         sentences, tokens = len(lengths), int(lengths.sum())
-        if self.cut is None:
+        if self.smallest_part is None:
             return sentences, tokens, 2 * tokens - sentences
-        of_crops = crops.draw(lengths[None], [dropout], self.cut)[1]
+        of_crops = crops.draw(lengths[None], [dropout], self.smallest_part)[1]
         return sentences, tokens, 2 * (tokens + int(of_crops.sum())) - 3 * sentences
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """The loss and the nodes of each step, as numbers or still on the device. Alone, it may stop between steps."""
         losses, nodes = [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
-        graphs = self._graphs(self.train_part, window, dropouts, self.cut)
+        graphs = self._graphs(self.train_part, window, dropouts, self.smallest_part)
         for i, (graph, dropout) in enumerate(zip(graphs, dropouts, strict=False)):
             losses.append(self._step(graph, dropout, i))
             nodes.append(graph.n_nodes)
@@ -366,7 +367,7 @@ class Run:
     def _rate(self, i: int) -> float:
         """At which the i-th step from now learns."""
         done = (self.progress.step + i) / (self.epochs * self.epoch_steps)
-        return self.config.lr * (1 - (1 - self.config.lr_end) * done)
+        return self.config.lr * (1 - (1 - self.config.final_lr_frac) * done)
 
     def _dropout(self, i: int) -> Dropout:
         """Of the i-th step from now."""
@@ -378,19 +379,19 @@ class Run:
         part: Part,
         chosen: Sequence[np.ndarray],
         dropouts: Sequence[Dropout],
-        cut: crops.Cut | None = None,
+        smallest_part: float | None = None,
     ) -> Iterator[Any]:
         """The graph of each of these batches of a part, made when its turn comes: it depends on the weights. Crops are
         in it if it is said how they are made."""
         for indices, dropout in zip(chosen, dropouts, strict=True):
             batch = part.batch(indices)
-            if cut is not None:
-                batch = crops.batch_with_crops(*batch, dropout, cut)
+            if smallest_part is not None:
+                batch = crops.batch_with_crops(*batch, dropout, smallest_part)
             yield self.model.structure(*batch, dropout)
 
     def _step(self, graph: Any, dropout: Dropout, i: int) -> Tensor:
         """One batch, the i-th from now: up, down, back, and the optimiser. Its loss, which nobody waits for."""
-        if self.config.rate_falls:
+        if self.config.lr_decays:
             self.optimiser.param_groups[0]["lr"] = self._rate(i)
         loss = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
@@ -483,7 +484,7 @@ class Run:
 
     def banyan(self) -> Banyan:
         """The model as it is now, for use where it was trained."""
-        return Banyan(self.config, self.tokenizer, self.model.folded(), str(self.device) if self.gpu else "cpu")
+        return Banyan(self.config, self.tokenizer, self.model.weights(), str(self.device) if self.gpu else "cpu")
 
     def finish(self) -> Banyan:
         """Write the result folder."""
@@ -594,11 +595,11 @@ def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
 
 
 def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokenizer:
-    display.note(f"making a {config.pieces} vocabulary of the corpus")
+    display.note(f"making a {config.subword_model} vocabulary of the corpus")
     with display.patience(COMPILING, 15):
         return Tokenizer.train(
             corpus,
-            kind=config.pieces,
+            kind=config.subword_model,
             vocab_size=config.vocab_size,
             vocab_factor=config.vocab_factor,
             lowercase=config.lowercase,

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from banyan import threads
-from banyan.config import CHOICES
+from banyan.config import SETTINGS
 from banyan.graph import Forest, Graph, runs_of_sentences
 from banyan.reference import (
     GATES,
@@ -41,7 +41,7 @@ step = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "c
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 OCCURRENCE = np.uint64(0xD1342543DE82EF95)
 GONE = np.int64(-(2**63))  # ranks below every pair
-INDUCED, RANDOM, BALANCED = range(3)  # as in CHOICES; then comes right-branching
+INDUCED, RANDOM, BALANCED = range(3)  # in the order of the choices of "structure"; then comes right-branching
 
 
 class Gates(NamedTuple):
@@ -431,7 +431,7 @@ def induce(
 
 
 def _code(structure: str) -> int:
-    return CHOICES["structure"].index(structure)
+    return SETTINGS["structure"].choices.index(structure)
 
 
 @njit(cache=True, nogil=True)

@@ -36,6 +36,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         _parse_without_command(argv, known)
     name, *rest = argv
     parser = parser_of(name)
+    parser.given = rest
     parser.refuse_unknown(rest)
     return parser.parse_args(rest)
 
@@ -55,8 +56,12 @@ def _parse_without_command(argv: list[str], known: list[str]) -> NoReturn:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and suggest the nearest known name."""
 
+    given: list[str]  # the arguments to parse
+    renamed: dict[str, str]  # options of earlier versions: their present names
+
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **options)
+        self.renamed = {}
 
     @property
     def names(self) -> list[str]:
@@ -72,6 +77,8 @@ class Parser(argparse.ArgumentParser):
     def refuse_unknown(self, arguments: list[str]) -> None:
         for argument in itertools.takewhile(lambda argument: argument != "--", arguments):
             name = argument.partition("=")[0]
+            if name in self.renamed:
+                self.error(f"{name} is now called {self.renamed[name]}")
             if name.startswith("--") and " " not in name and name not in self.names:
                 self.refuse(f"there is no option {name}", name, self.names)
 
@@ -85,7 +92,8 @@ def parser_of(name: str) -> Parser:
     """The parser for one command."""
     command = _module(name)
     about = f"{command.PURPOSE[0].upper()}{command.PURPOSE[1:]}.\n{command.DESCRIPTION}"
-    parser = Parser(prog=f"banyan {name}", description=about, epilog=_examples(command.EXAMPLES))
+    own_help = {"conflict_handler": "resolve"}  # a command may replace --help
+    parser = Parser(prog=f"banyan {name}", description=about, epilog=_examples(command.EXAMPLES), **own_help)
     parser.set_defaults(command=command.run, parser=parser)
     command.arguments(parser)
     return parser

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
 def _about(model: Banyan, folder: Path) -> dict[str, Any]:
     config = model.config
     output_layer = [weights.size for name, weights in model.weights.items() if name.startswith("out_")]
-    beside = f" and {config.lexical} lexical ones" if config.lexical else ""
+    beside = f" and {config.lexical_dim} lexical ones" if config.lexical_dim else ""
     about: dict[str, Any] = {
         "model": str(folder),
         "written by": f"banyan {json.loads((folder / 'config.json').read_text('utf-8')).get('banyan_version')}",

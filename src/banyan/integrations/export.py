@@ -31,7 +31,7 @@ _STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
 
 def token_table(model: Banyan) -> np.ndarray:
     """What a bag adds up [V, E]: leaves, and beside them sketches, which weigh as much as in the model on average."""
-    if not model.config.lexical:
+    if not model.config.lexical_dim:
         return model.embedding
     sketches = model.weights["lexical"].astype(np.float32)
     leaf, sketch = (np.linalg.norm(rows, axis=1).mean() for rows in (model.embedding, sketches))
@@ -171,9 +171,9 @@ def onnx(model: Banyan, folder: str | Path) -> None:
         _GRAPH.substitute(
             version=__version__,
             width=model.dim,
-            kept=_ALL if config.repeats else _FEW,
+            kept=_FEW if config.sublinear_tf else _ALL,
             through=_LINEAR if config.functions == "linear" else _DIAGONAL,
-            embedding=_LEXICAL if config.lexical else "embedding = Identity(root)",
+            embedding=_LEXICAL if config.lexical_dim else "embedding = Identity(root)",
         )
     )
     graph.graph.initializer.extend(_constants(model))
@@ -198,7 +198,7 @@ def _constants(model: Banyan) -> list[Any]:
         "zero_": 0,
         "one_": 1,
     }
-    whole: dict[str, Any] = {"counted": KEPT} if not model.config.repeats else {}
+    whole: dict[str, Any] = {"counted": KEPT} if model.config.sublinear_tf else {}
     whole |= {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
     shapes = {"channels": [E // U, U], "whole": [1, E]} if model.config.functions == "linear" else {}
     arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in floats.items() if np.size(value)}

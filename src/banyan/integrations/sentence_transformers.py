@@ -16,7 +16,7 @@ import tokenizers
 
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.graph import with_few_repeats
+from banyan.graph import with_sublinear_tf
 from banyan.integrations import as_model
 from banyan.support.needs import needs
 
@@ -41,7 +41,7 @@ class BanyanModule(InputModule):
     def __init__(self, model: Banyan | str | Path) -> None:
         super().__init__()
         self._banyan = as_model(model)
-        config = replace(self._banyan.config, objective="contrastive", ngrams=0, lexical=0)  # the part that learns
+        config = replace(self._banyan.config, objective="contrastive", lexical_dim=0)  # the part that learns
         self.trees = BanyanModel(config, len(self._banyan.embedding))
         for name, parameter in self.trees.named_parameters():
             parameter.data = torch.from_numpy(self._banyan.weights[name].copy())
@@ -106,9 +106,9 @@ class BanyanModule(InputModule):
     def _with_gradients(self, tokens: np.ndarray, offsets: np.ndarray) -> Tensor:
         self._seen = None  # an optimiser's step may follow
         config, device = self._banyan.config, self.trees.embedding.device
-        lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical else None
-        if not config.repeats:
-            tokens, offsets = with_few_repeats(tokens, offsets)
+        lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical_dim else None
+        if config.sublinear_tf:
+            tokens, offsets = with_sublinear_tf(tokens, offsets)
         some = np.flatnonzero(np.diff(offsets))
         learnt = torch.zeros(len(offsets) - 1, config.dim, device=device)
         if len(some):

@@ -45,11 +45,13 @@ class Maker:
     path: str
     fingerprint: str
     dim: int
+    earlier: tuple[str, ...] = ()  # fingerprints that earlier versions gave the same model; not saved
 
     @classmethod
     def of(cls, model: Banyan, path: str | Path) -> Maker:
-        """path: where the model is, which the index remembers."""
-        return cls(str(Path(path).resolve()), model.fingerprint(), model.dim)
+        """path: the model's folder, which the index remembers."""
+        fingerprint, *earlier = model.fingerprints()
+        return cls(str(Path(path).resolve()), fingerprint, model.dim, tuple(earlier))
 
 
 @dataclass
@@ -126,7 +128,7 @@ class Index:
     def check(self, maker: Maker) -> None:
         """An error unless that model made this index."""
         made_by = self.record.model
-        if maker.fingerprint != made_by.fingerprint:
+        if made_by.fingerprint not in (maker.fingerprint, *maker.earlier):
             told = f"{self.folder} was made with the model {made_by.path}, and {maker.path} is another"
             raise BanyanError(f"{told}: vectors of two models cannot be compared; use that model, or index again")
 
@@ -137,7 +139,9 @@ class Index:
 
     def save(self) -> None:
         head = {"format": FORMAT, "banyan_version": __version__}
-        text = json.dumps(head | asdict(self.record), indent=2, ensure_ascii=False)
+        record = asdict(self.record)
+        del record["model"]["earlier"]
+        text = json.dumps(head | record, indent=2, ensure_ascii=False)
         files.write_text(self.folder / RECORD, text + "\n")
 
     def delete(self, where: str) -> int:

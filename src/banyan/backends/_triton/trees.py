@@ -24,14 +24,14 @@ from banyan.backends._triton.masks import (
     store_key,
 )
 from banyan.backends._triton.vectors import Gates, function_at, gates_of, load_bias
-from banyan.config import CHOICES
+from banyan.config import SETTINGS
 from banyan.graph import runs_of_sentences
 from banyan.reference import NO_DROPOUT, Functions
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
 TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
 GONE = tl.constexpr(-(2**31))  # ranks below every pair
-INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))  # as in CHOICES["structure"]
+INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))  # as in SETTINGS["structure"].choices
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def _merge_all(
     room = max(M, 1) if with_forest else 0
     node_of, children = batch.tokens.new_empty(T + M), batch.tokens.new_empty(room, 2)
     own = keys.new_empty(2, room)
-    columns, order = triton.next_power_of_2(E), CHOICES["structure"].index(structure)
+    columns, order = triton.next_power_of_2(E), SETTINGS["structure"].choices.index(structure)
     _frontier_kernel[(triton.cdiv(T, ROWS),)](
         leaves, batch.leaf, batch.tokens, *space[:7], node_of, own[1], batch.sizes, B, salt, room, E,
         ORDER=order, ROWS=ROWS, COLUMNS=columns, num_warps=4,

@@ -67,7 +67,7 @@ class DeviceStore:
     """Draws from the sentences `indices` of a store; its tokens are on the device if they fit there, and are brought
     as needed if not.
 
-    cut: how crops are made; without it, there are none."""
+    smallest_part: of a sentence that is split for InfoNCE; None: sentences are not split."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class DeviceStore:
         vocab_size: int,
         device: torch.device,
         plain: bool,
-        cut: crops.Cut | None = None,
+        smallest_part: float | None = None,
     ) -> None:
         self.store, self.indices, self.vocab_size = store, indices, vocab_size
-        self.device, self.plain, self.cut = device, plain, cut
+        self.device, self.plain, self.smallest_part = device, plain, smallest_part
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * store.n_tokens < free / SHARE
@@ -127,9 +127,9 @@ class DeviceStore:
         all_offsets = np.asarray(self.store.offsets)
         starts = all_offsets[sentences]
         lengths = all_offsets[sentences + 1] - starts
-        if self.cut is None:
+        if self.smallest_part is None:
             return starts, lengths
-        return crops.with_crops(starts, lengths, dropouts, self.cut)
+        return crops.with_crops(starts, lengths, dropouts, self.smallest_part)
 
     def _tokens(self, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:
