@@ -26,7 +26,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from banyan import reference, threads
+from banyan import reference
+from banyan.support import threads
 from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.tokenizer import Tokenizer

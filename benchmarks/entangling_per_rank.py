@@ -19,10 +19,10 @@ import torch
 
 from banyan.config import Config
 from banyan.encoder import TOKENIZER, WEIGHTS, load_weights
-from banyan.graph import Graph
+from banyan.model.graph import Graph
 from banyan.model import BanyanModel
-from banyan.report import Report
-from banyan.store import Store, shuffled_batches
+from banyan.corpus.report import Report
+from banyan.corpus.store import Store, shuffled_batches
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option

@@ -25,21 +25,22 @@ import torch
 import triton
 from matplotlib.figure import Figure
 
-from banyan import devices, reference
+from banyan import reference
+from banyan.support import devices
 from banyan.backends import _numba
 from banyan.backends._triton.entangling import DeviceGraph, entangle
 from banyan.backends._triton.passes import Passes, backward, down_pass, returned, up_pass
-from banyan.backends._triton.steps import Steps
+from banyan.training.gpu_steps import Steps
 from banyan.backends._triton.trees import TOKENS, Encoder, dropped_leaves, induce
 from banyan.backends._triton.vectors import g_functions, gates_of
-from banyan.backends._triton.windows import DeviceStore
+from banyan.training.gpu_windows import DeviceStore
 from banyan.config import Config
-from banyan.graph import runs_of_sentences
+from banyan.model.graph import runs_of_sentences
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
+from banyan.model.objective import reconstruction
 from banyan.reference import Dropout, Functions
-from banyan.report import Report
-from banyan.store import Store, shuffled_batches
+from banyan.corpus.report import Report
+from banyan.corpus.store import Store, shuffled_batches
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option

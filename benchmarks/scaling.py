@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 from banyan.backends import _numba
 from banyan.config import Config
-from banyan.graph import Graph, disentangled, entangle
-from banyan.model import BanyanModel, _numpy_functions
+from banyan.model.graph import Graph, disentangled, entangle
+from banyan.model.banyan_model import BanyanModel, _numpy_functions
 from banyan.reference import Functions
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import best, report, sentences

@@ -14,11 +14,12 @@ import time
 import numpy as np
 import torch
 
-from banyan import reference, threads
+from banyan import reference
+from banyan.support import threads
 from banyan.config import Config
-from banyan.graph import Graph
+from banyan.model.graph import Graph
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
+from banyan.model.objective import reconstruction
 from banyan.reference import Dropout
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences

@@ -17,11 +17,13 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from banyan.backends._triton import loss, passes, steps, trees, vectors
+from banyan.backends._triton import loss, passes, trees, vectors
 from banyan.backends._triton.batch import Batch, Noise
 from banyan.config import SETTINGS, Config
 from banyan.model import BanyanModel
-from banyan.reference import Dropout, Functions
+from banyan.model.dropout import Dropout
+from banyan.model.functions import Functions
+from banyan.training import gpu_steps as steps
 
 POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
 CPU = torch.device("cpu")

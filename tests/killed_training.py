@@ -51,7 +51,8 @@ def die_half_way_through_checkpoint(n: int) -> None:
 
 def main() -> None:
     corpus, out, moment, n = sys.argv[1:5]
-    from banyan import store, training
+    from banyan.corpus import store
+    from banyan.training import trainer as training
 
     store.BLOCK = 40  # several blocks, so that tokenising can be interrupted between them
     if moment == "half-checkpoint":

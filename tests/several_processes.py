@@ -20,7 +20,7 @@ from killed_training import die_before_call
 
 
 def signal_in_pass(number: int, n: int) -> None:
-    from banyan import objective
+    from banyan.model import objective
 
     real, calls = objective.loss, 0
 
@@ -36,7 +36,9 @@ def signal_in_pass(number: int, n: int) -> None:
 
 def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> int:
     """One process: the command, and the digest."""
-    from banyan import commands, devices, training
+    from banyan import commands
+    from banyan.support import devices
+    from banyan.training import trainer as training
 
     if window := settings.pop("window", None):
         devices.window = lambda device: window

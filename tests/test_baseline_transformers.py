@@ -12,9 +12,10 @@ import pytest
 import tokenizers
 import torch
 
-from banyan import BanyanError, baselines, files
-from banyan.display import Display
-from banyan.store import Store
+from banyan import BanyanError, baselines
+from banyan.corpus.store import Store
+from banyan.support import files
+from banyan.support.display import Display
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from banyan import baselines
 from banyan.baselines import fasttext, glove, sent2vec, text, vectors
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support.display import Display
 
 QUIET = Display(quiet=True)
 

@@ -321,7 +321,7 @@ def test_an_interrupt_inside_a_compiled_function_is_told_in_one_line(banyan, fol
 
 def test_progress_shows_only_when_encoding_takes_a_while(banyan, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "BLOCK_ROWS", 1)
-    monkeypatch.setattr("banyan.display.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("banyan.support.display.SECONDS_BETWEEN_LINES", -1.0)
     (tmp_path / "in.txt").write_text("the cat\n" * 3)
     arguments = ["encode", folder, tmp_path / "in.txt", "-o", tmp_path / "out.npy", "--overwrite"]
     assert "encoding:" not in banyan(*arguments)[2]

@@ -11,13 +11,12 @@ from conftest import random_batch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from banyan import contrastive
 from banyan.config import SETTINGS, Config
-from banyan.contrastive import SCALE
-from banyan.graph import Graph
-from banyan.model import BanyanModel
-from banyan.objective import loss
-from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
+from banyan.model import BanyanModel, contrastive
+from banyan.model.contrastive import SCALE
+from banyan.model.dropout import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
+from banyan.model.graph import Graph
+from banyan.model.objective import loss
 
 VOCAB = 11
 KINDS = list(product(SETTINGS["trees"].choices, SETTINGS["functions"].choices, SETTINGS["objective"].choices))

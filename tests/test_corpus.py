@@ -19,12 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from banyan import corpus as corpus_module
-from banyan import textfile
-from banyan.corpus import Corpus
+from banyan.corpus import Corpus, textfile
+from banyan.corpus import reading as corpus_module
+from banyan.corpus.report import BAD_BYTES, CUTS, EMPTY, ENDLESS, MARKS, NOT_TEXT, NULS, SURROGATES, UTF16, Report
+from banyan.corpus.sentences import LONGEST, Running, assume_layout, split
 from banyan.errors import BanyanError
-from banyan.report import BAD_BYTES, CUTS, EMPTY, ENDLESS, MARKS, NOT_TEXT, NULS, SURROGATES, UTF16, Report
-from banyan.sentences import LONGEST, Running, assume_layout, split
 
 TEXT = "One fish.\nTwo fish.\nRed fish.\n"
 FISH = ["One fish.", "Two fish.", "Red fish."]
@@ -559,7 +558,7 @@ def test_sentences_do_not_depend_on_the_parts_text_arrives_in(text, cuts):
     places = [0, *sorted(cuts), len(text)]
     running, sentences = Running(), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("banyan.sentences._HELD", 0)
+        patch.setattr("banyan.corpus.sentences._HELD", 0)
         for start, end in pairwise(places):
             sentences += running.part(text[start:end])
     whole = Running()

@@ -18,15 +18,17 @@ from test_distributed import first_step_again, run  # noqa: F401  # a fixture
 from test_training import NOUNS, SMALL, adam_with_a_tensor, digest, interrupted_at, lines, metrics
 from torch import Tensor
 
-from banyan import crops, devices, model, objective, training
 from banyan.config import Config
-from banyan.distributed import Processes
-from banyan.graph import Graph
-from banyan.model import BanyanModel
-from banyan.reference import LEAF, NO_DROPOUT, NODE, Dropout
-from banyan.report import Report
-from banyan.store import Store, shuffled_batches
+from banyan.corpus.report import Report
+from banyan.corpus.store import Store, shuffled_batches
+from banyan.model import BanyanModel, crops, objective
+from banyan.model import banyan_model as model
+from banyan.model.dropout import LEAF, NO_DROPOUT, NODE, Dropout
+from banyan.model.graph import Graph
+from banyan.support import devices
 from banyan.training import train
+from banyan.training import trainer as training
+from banyan.training.distributed import Processes
 
 CROPS = {"infonce_weight": 0.7, "infonce_temperature": 0.2, "infonce_min_part": 0.4}
 SENTENCES = st.lists(st.integers(1, 300), min_size=1, max_size=20), st.integers(0, 2**63 - 1), st.integers(0, 2**40)
@@ -43,7 +45,8 @@ def corpus(tmp_path_factory) -> Path:
 def small_blocks(monkeypatch) -> None:
     """The interpreter goes through large blocks number by number."""
     pytest.importorskip("triton")
-    from banyan.backends._triton import entangling, passes, windows
+    from banyan.backends._triton import entangling, passes
+    from banyan.training import gpu_windows as windows
 
     monkeypatch.setattr(windows, "ROUNDED", (8, 8))
     if not torch.cuda.is_available():
@@ -259,7 +262,7 @@ def test_two_processes_contrast_each_its_own_parts(run, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.usefixtures("small_blocks")
 def test_a_window_holds_the_parts_of_the_cpu(plain, fits, monkeypatch):
-    from banyan.backends._triton import windows
+    from banyan.training import gpu_windows as windows
 
     monkeypatch.setattr(windows, "SHARE", 4 if fits else 1e30)
     rng = np.random.default_rng(0)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from banyan import demo
 from banyan.config import Config
-from banyan.demo import Search, measure, retrieval, run_demo
+from banyan.demo import demo
+from banyan.demo.demo import Search, measure, retrieval, run_demo
+from banyan.demo.stdlib_text import Entry, StdlibText, gather, to_sentences
 from banyan.errors import BanyanError
-from banyan.stdlib_text import Entry, StdlibText, gather, to_sentences
 
 TOOLS = '''
 """Tools for the garden.

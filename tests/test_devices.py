@@ -7,10 +7,12 @@ import os
 import pytest
 import torch
 
-from banyan import BanyanError, checkpoint, devices
-from banyan.checkpoint import Progress
+from banyan import BanyanError
 from banyan.config import Config
 from banyan.model import BanyanModel
+from banyan.support import devices
+from banyan.training import checkpoint
+from banyan.training.checkpoint import Progress
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 

@@ -21,12 +21,12 @@ from test_training import digest, lines, metrics
 
 from banyan import Banyan, BanyanError
 from banyan.config import Config
-from banyan.distributed import Processes
+from banyan.corpus.store import Store, shuffled_batches
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
-from banyan.reference import Dropout
-from banyan.store import Store, shuffled_batches
+from banyan.model.dropout import Dropout
+from banyan.model.objective import reconstruction
 from banyan.training import train
+from banyan.training.distributed import Processes
 
 SMALL = {"preset": "paper", "dim": 16, "channels": 8, "batch_size": 48, "vocab_size": 400, "epochs": 2}
 SCRIPT = Path(__file__).parent / "several_processes.py"
@@ -159,7 +159,7 @@ def test_several_processes_stop_after_the_same_window(run, three, corpus, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("rank", "moment", "n"), [(0, "banyan.checkpoint.save", 5), (1, "banyan.objective.loss", 8)]
+    ("rank", "moment", "n"), [(0, "banyan.training.checkpoint.save", 5), (1, "banyan.model.objective.loss", 8)]
 )
 def test_a_killed_process_ends_the_others_and_the_run_resumes_to_the_same_bits(
     run, three, corpus, tmp_path, rank, moment, n

@@ -295,7 +295,7 @@ def test_encoding_needs_only_numpy_numba_tokenizers_and_safetensors(folder):
 
 
 def test_an_output_that_is_a_pipe_or_a_link_is_written_through(tmp_path):
-    from banyan.files import write_text
+    from banyan.support.files import write_text
 
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "target")

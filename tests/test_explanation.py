@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from banyan import svg
 from banyan.explanation import Explanation, Pair, _Drawing
+from banyan.support import drawing as svg
 
 NAME = "{http://www.w3.org/2000/svg}"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -15,7 +15,7 @@ from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.classification import Labelled
-from banyan.graph import Forest, disentangled, entangle, from_merges
+from banyan.model.graph import Forest, disentangled, entangle, from_merges
 from banyan.tokenizer import Tokenizer
 from experiments.figures import claims, drawing
 from experiments.figures import paper_figures as figures

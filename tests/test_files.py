@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from banyan import files
 from banyan.errors import BanyanError
+from banyan.support import files
 
 
 def test_a_held_folder_is_refused_to_others_and_removed_if_nothing_came_to_be_in_it(tmp_path):
@@ -52,7 +52,7 @@ def test_never_do_two_processes_hold_a_folder_that_each_removes(tmp_path):
     program = """
 import os, sys, time
 from pathlib import Path
-from banyan import files
+from banyan.support import files
 from banyan.errors import BanyanError
 
 folder, done = Path(sys.argv[1]), 0

@@ -10,9 +10,9 @@ from conftest import golden_functions
 from banyan import reference
 from banyan.backends import _numba
 from banyan.config import Config
-from banyan.graph import Graph, check_ragged, entangle
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
+from banyan.model.graph import Graph, check_ragged, entangle
+from banyan.model.objective import reconstruction
 
 WEIGHTS = ("embedding", *reference.Functions._fields, "out_weight", "out_bias")
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from banyan import Banyan, train, training
+from banyan import Banyan, train
 from banyan.training import Interrupted
+from banyan.training import trainer as training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 SETTINGS = {"preset": "paper", "dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from banyan import reference
 from banyan.backends import _numba
 from banyan.errors import BanyanError
-from banyan.graph import Forest, check_ragged, disentangled, entangle, from_merges
+from banyan.model.graph import Forest, check_ragged, disentangled, entangle, from_merges
 
 seeds = st.integers(0, 2**32 - 1)
 FIELDS = ("token", "children", "root", "levels", "key", "node_of")

@@ -14,14 +14,16 @@ from safetensors.numpy import load_file
 from test_distributed import run  # noqa: F401  # a fixture
 from test_training import SMALL, corpus, digest, interrupted_at  # noqa: F401
 
-from banyan import initial, lexical, threads, training
 from banyan.config import Config
-from banyan.distributed import Processes
+from banyan.corpus.store import Store
 from banyan.errors import BanyanError
-from banyan.model import BanyanModel
-from banyan.store import Store
-from banyan.tokenizer import BYTES, Tokenizer
+from banyan.model import BanyanModel, initial, lexical
+from banyan.support import threads
+from banyan.tokenizer.rules import BYTES
+from banyan.tokenizer.tokenizer import Tokenizer
 from banyan.training import train
+from banyan.training import trainer as training
+from banyan.training.distributed import Processes
 
 CPU = torch.device("cpu")
 PIECES = [*BYTES[:3], *"▁cat ▁cats s ▁scatter ▁dog ▁doghouse house ▁banana na ▁नमस्ते मस् ▁東京".split()]

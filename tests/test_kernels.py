@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_reference import functions_of, kinds, seeds, structures
 
-from banyan import reference, threads
+from banyan import reference
 from banyan.backends import _numba
 from banyan.config import SETTINGS
-from banyan.graph import disentangled, entangle
-from banyan.reference import Dropout
+from banyan.model.dropout import Dropout
+from banyan.model.graph import disentangled, entangle
+from banyan.support import threads
 
 
 def problem(seed: int, E: int = 6, U: int = 2, vocab: int = 8, sentences: int = 6, longest: int = 8, kind="diagonal"):

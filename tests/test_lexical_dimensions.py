@@ -11,9 +11,9 @@ from conftest import random_batch
 from safetensors.numpy import load_file, save_file
 from test_training import SMALL, corpus  # noqa: F401
 
-from banyan import lexical
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
+from banyan.model import lexical
 from banyan.training import train
 
 DIM, LEXICAL = 16, 8

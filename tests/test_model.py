@@ -7,12 +7,13 @@ import pytest
 import torch
 from conftest import random_batch
 
-from banyan import objective, reference
+from banyan import reference
 from banyan.config import Config
-from banyan.graph import from_merges
-from banyan.model import BanyanModel, _UpAndDown
-from banyan.objective import cross_entropy, reconstruction
-from banyan.reference import Dropout
+from banyan.model import objective
+from banyan.model.banyan_model import BanyanModel, _UpAndDown
+from banyan.model.dropout import Dropout
+from banyan.model.graph import from_merges
+from banyan.model.objective import cross_entropy, reconstruction
 
 
 def small_model(**settings) -> BanyanModel:

@@ -14,8 +14,9 @@ from test_golden import graph_edges, repeats_a_pair
 from banyan import reference
 from banyan.backends import _numba
 from banyan.config import SETTINGS
-from banyan.graph import check_ragged
-from banyan.reference import GATES, LEAF, NODE, Dropout, Functions
+from banyan.model.dropout import LEAF, NODE, Dropout
+from banyan.model.functions import GATES, Functions
+from banyan.model.graph import check_ragged
 
 seeds = st.integers(0, 2**32 - 1)
 kinds = st.sampled_from(SETTINGS["functions"].choices)

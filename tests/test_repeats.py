@@ -16,7 +16,7 @@ from test_training import SMALL, corpus  # noqa: F401
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.graph import with_sublinear_tf
+from banyan.model.graph import with_sublinear_tf
 from banyan.training import train
 
 

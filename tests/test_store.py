@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from banyan import files
-from banyan import store as module
 from banyan.corpus import Corpus, Shard
+from banyan.corpus import store as module
+from banyan.corpus.report import EMPTY, Report
+from banyan.corpus.store import Store, of_all_shards, shard, shuffled_batches
 from banyan.errors import BanyanError
-from banyan.report import EMPTY, Report
-from banyan.store import Store, of_all_shards, shard, shuffled_batches
+from banyan.support import files
 
 LIMITS = {"min_pieces": 2, "max_pieces": 6}
 
@@ -180,7 +180,7 @@ KILLED = """
 import sys, time
 from test_store import LIMITS, Letters, corpus_of
 from pathlib import Path
-from banyan import store
+from banyan.corpus import store
 store.BLOCK = 25
 class Slow(Letters):
     def encode(self, texts):

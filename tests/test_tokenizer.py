@@ -24,9 +24,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
-from banyan import tokenizer as module
 from banyan.errors import BanyanError
-from banyan.tokenizer import BYTES, Tokenizer, suitable_vocab_size
+from banyan.tokenizer import tokenizer as module
+from banyan.tokenizer.making import suitable_vocab_size
+from banyan.tokenizer.rules import BYTES
+from banyan.tokenizer.tokenizer import Tokenizer
 
 SENTENCES = """\
 The (word), which he gave in 1984, is the first of the 12 words of the book; the others (all of them) came later.
@@ -515,7 +517,8 @@ def test_no_score_makes_the_kernels_read_out_of_range_or_loop_forever():
     """The kernels by themselves, without the check that comes before them."""
     program = """
 import numpy as np
-from banyan.tokenizer import BYTES, START, _make_fast
+from banyan.tokenizer.rules import BYTES, START
+from banyan.tokenizer.tokenizer import _make_fast
 
 pieces = [*BYTES, START, *"abcdehiklnortuvw", "the", START + "the", "un", "believ", "able"]
 infinity = float("inf")

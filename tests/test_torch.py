@@ -15,10 +15,11 @@ from torch.utils._pytree import tree_leaves
 from banyan import reference
 from banyan.backends import _torch
 from banyan.config import SETTINGS, Config
-from banyan.graph import Graph, disentangled, entangle
 from banyan.model import BanyanModel
-from banyan.objective import reconstruction
-from banyan.reference import Dropout, Functions
+from banyan.model.dropout import Dropout
+from banyan.model.functions import Functions
+from banyan.model.graph import Graph, disentangled, entangle
+from banyan.model.objective import reconstruction
 
 VOCAB = 8
 CPU = torch.device("cpu")

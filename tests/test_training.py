@@ -21,11 +21,13 @@ from safetensors.numpy import load_file
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import banyan
-from banyan import Banyan, BanyanError, devices, training
+from banyan import Banyan, BanyanError
 from banyan.config import Config
 from banyan.model import BanyanModel
-from banyan.runfolder import Given
+from banyan.support import devices
 from banyan.training import train
+from banyan.training import trainer as training
+from banyan.training.folder import Given
 
 SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True, "device": "cpu"}
 NOUNS = "cat dog bird fish horse mouse wolf bear child teacher doctor farmer king queen sailor baker".split()
@@ -215,15 +217,15 @@ def test_killed_training_resumes_bit_identically(corpus, tmp_path):
     assert run_killed(corpus, tmp_path / "whole", "never", 0) == 0
     rng = random.Random(0)
     moments: list[tuple[str, float]] = [
-        ("banyan.training.Tokenizer.train", 1),
-        ("banyan.store._append", 3),  # while tokenising
-        ("banyan.store._flush", 4),
-        ("banyan.store._finish", 1),
-        ("banyan.objective.loss", 2),  # before any checkpoint
+        ("banyan.training.trainer.Tokenizer.train", 1),
+        ("banyan.corpus.store._append", 3),  # while tokenising
+        ("banyan.corpus.store._flush", 4),
+        ("banyan.corpus.store._finish", 1),
+        ("banyan.model.objective.loss", 2),  # before any checkpoint
         ("half-checkpoint", 1),
-        ("banyan.files.sync", 6),  # a checkpoint written and not yet in its place
+        ("banyan.support.files.sync", 6),  # a checkpoint written and not yet in its place
         ("half-checkpoint", 3),
-        ("banyan.objective.loss", rng.randint(4, 8)),
+        ("banyan.model.objective.loss", rng.randint(4, 8)),
         ("banyan.training.plots.loss_curve", 1),
         ("after", rng.uniform(0.05, 0.4)),
         ("after", rng.uniform(0.05, 0.4)),
@@ -268,9 +270,9 @@ def test_ctrl_c_saves_and_resumes_bit_identically(corpus, tmp_path):
 
 FULL_DISK = """
 import resource, signal, sys
-from banyan import training
+from banyan.training import trainer as training
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-import banyan.checkpoint as checkpoint
+import banyan.training.checkpoint as checkpoint
 real_save, saves = checkpoint.save, 0
 def save(*args):
     global saves
@@ -479,7 +481,7 @@ def test_what_is_given_is_remembered_by_its_whole_path_unless_it_is_none(corpus,
 
 def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
     train(corpus, tmp_path / "out", epochs=1, **SMALL)
-    hold = "import sys; from pathlib import Path; from banyan.files import locked\n"
+    hold = "import sys; from pathlib import Path; from banyan.support.files import locked\n"
     hold += "with locked(Path(sys.argv[1]), ''): print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold, tmp_path / "out/training/lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

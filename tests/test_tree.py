@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from banyan import svg
 from banyan.errors import BanyanError
-from banyan.tree import BracketTree, Node, Tree, _Drawing, read_brackets
+from banyan.model.brackets import BracketTree, read_brackets
+from banyan.support import drawing as svg
+from banyan.tree import Node, Tree, _Drawing
 
 SENTENCES = {
     "English": "The ba|nyan tree <spreads> its unbeliev|able roots & \"branch|es\" over the village (slowly) .",

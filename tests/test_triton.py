@@ -16,13 +16,14 @@ import torch
 from conftest import assert_holds, random_batch, random_functions
 from test_training import adam_with_a_tensor
 
-from banyan import devices, objective, reference
-from banyan import graph as graphs
+from banyan import reference
 from banyan.config import SETTINGS, Config
-from banyan.model import BanyanModel
-from banyan.reference import Dropout
-from banyan.report import Report
-from banyan.store import Store
+from banyan.corpus.report import Report
+from banyan.corpus.store import Store
+from banyan.model import BanyanModel, objective
+from banyan.model import graph as graphs
+from banyan.model.dropout import Dropout
+from banyan.support import devices
 
 ON_GPU = torch.cuda.is_available()
 pytestmark = pytest.mark.usefixtures("memory_full_of_nan")
@@ -32,7 +33,7 @@ from banyan.backends import _numba  # noqa: E402
 from banyan.backends._triton import entangling, passes, trees, vectors, windows  # noqa: E402
 from banyan.backends._triton import loss as output_layer  # noqa: E402
 from banyan.backends._triton.batch import Batch, Noise  # noqa: E402
-from banyan.backends._triton.steps import Steps  # noqa: E402
+from banyan.training.gpu_steps import Steps  # noqa: E402
 
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 if not ON_GPU:  # the interpreter has no bf16, and goes through large blocks number by number

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from banyan import Banyan
+from banyan.corpus.sources import File
 from banyan.search.index import Index, Maker
 from banyan.search.searching import Searcher
-from banyan.sources import File
 from banyan.training import train
 
 WRITTEN = Path(__file__).parent / "data" / "written_by_0.1.0"

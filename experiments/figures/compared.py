@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from banyan.files import atomic
+from banyan.support.files import atomic
 from experiments.places import IMAGES, RESULTS
 from experiments.records.material import Material
 from experiments.records.systems import SYSTEMS, Compared, System

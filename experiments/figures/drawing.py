@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from banyan.encoder import Banyan
-from banyan.graph import Forest, Graph, disentangled, entangle
+from banyan.model.graph import Forest, Graph, disentangled, entangle
 from banyan.reference import decompose
 from experiments.figures.style import BLUE, GREEN, ORANGE, VERMILION
 from experiments.measuring.graphs import forest_of, part, up_and_down

@@ -20,7 +20,7 @@ import numpy as np
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.graph import Forest, Graph, entangle
+from banyan.model.graph import Forest, Graph, entangle
 from experiments.data import add_data_option, corpus_lines
 from experiments.figures.drawing import draw_entangling, draw_messages
 from experiments.figures.style import BLUE, GREEN, MARKERS, ORANGE, picture, plain_axes

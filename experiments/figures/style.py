@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from banyan.files import atomic
+from banyan.support.files import atomic
 from experiments.places import IMAGES, ROOT
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from banyan import threads
 from banyan.compact import Form
 from banyan.config import Config, check_format, earlier_settings
 from banyan.errors import BanyanError
-from banyan.graph import (
+from banyan.model.functions import GATES, Functions
+from banyan.model.graph import (
     Forest,
     check_ragged,
     disentangled,
@@ -23,9 +23,10 @@ from banyan.graph import (
     runs_of_tokens,
     with_sublinear_tf,
 )
-from banyan.reference import GATES, Functions
+from banyan.support import threads
 from banyan.support.needs import needs
-from banyan.tokenizer import Tokenizer, without_surrogates
+from banyan.tokenizer.rules import without_surrogates
+from banyan.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation
@@ -62,7 +63,7 @@ class Banyan:
         self._lexical = self._sums() if config.lexical_dim else None
 
     def _sums(self) -> Any:
-        from banyan import lexical
+        from banyan.model import lexical
 
         given = self.weights["lexical"], self.config
         return lexical.SumsOnGpu(*given, self._encoder.embedding.device) if self._on_gpu else lexical.Sums(*given)
@@ -94,7 +95,7 @@ class Banyan:
         """Write the folder that `from_pretrained` reads; each file appears whole or not at all."""
         from safetensors.numpy import save_file
 
-        from banyan import files
+        from banyan.support import files
 
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,7 +166,7 @@ class Banyan:
         jobs = [(texts[i : i + block], out[i : i + block], normalize, form) for i in range(0, len(texts), block)]
         groups: Iterable[list] = _groups(jobs, 1 if self._on_gpu else 64)
         if _wants_bar(show_progress_bar, len(texts)):
-            from banyan.display import progress
+            from banyan.support.display import progress
 
             groups = progress(groups, "encoding")
         for group in groups:
@@ -240,7 +241,7 @@ class Banyan:
         """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
         instead of induced. The pieces of a word merge from the left, then words as the brackets say, each as often as
         it is there. Brackets without labels, `((the cat) sat)`, are read with labels=False."""
-        from banyan.tree import read_brackets
+        from banyan.model.brackets import read_brackets
 
         trees = []
         for given in read_brackets(brackets, labels=labels):
@@ -297,7 +298,8 @@ class Banyan:
 
     def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
         """What each leaf, and the bias, adds to the root: names and float64 vectors [n+1, E]."""
-        from banyan.reference import compose, through
+        from banyan.model.functions import through
+        from banyan.reference import compose
 
         (tree, tokens), f = self._parsed(text), self.functions
         n = len(tokens)
@@ -325,7 +327,7 @@ def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device
         return _numba.Encoder(embedding, functions, config.structure)
     try:
         with needs(f"Encoding on {device}"):
-            from banyan import devices
+            from banyan.support import devices
     except BanyanError:
         if device == "auto":
             return _encoder(embedding, functions, config, "cpu")

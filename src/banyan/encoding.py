@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from banyan import files
 from banyan._version import __version__
 from banyan.compact import Form
-from banyan.corpus import Corpus, in_blocks
+from banyan.corpus.reading import Corpus, in_blocks
+from banyan.corpus.report import Report
 from banyan.errors import BanyanError
-from banyan.report import Report
+from banyan.support import files
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
-    from banyan.display import Display, Meter
     from banyan.encoder import Banyan
+    from banyan.support.display import Display, Meter
 
 BLOCK_ROWS = 8192  # encoded and written at a time
 BLOCK_CHARACTERS = 1 << 23  # or fewer rows, if they are long

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from banyan import svg
+from banyan.support import drawing as svg
 
 
 class Pair(NamedTuple):

@@ -7,46 +7,23 @@ every weight. Every fast version in backends/ is tested against this file. Nothi
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from banyan.graph import Forest, Graph
-
-Vector = np.ndarray
-Bits = TypeVar("Bits", int, np.ndarray)
-
-
-class Functions(NamedTuple):
-    """What all K channels share. Diagonal (Equations 3 and 4): seven vectors [U], four of them gates, before their
-    sigmoid. Linear (Equations 1 and 2, the predecessor's): the gates are matrices [U, U]."""
-
-    comp_l: Vector  # Φl
-    comp_r: Vector  # Φr
-    comp_b: Vector  # φ
-    decomp_l: Vector  # Θl
-    decomp_r: Vector  # Θr
-    decomp_lb: Vector  # θl
-    decomp_rb: Vector  # θr
-
-
-GATES = ("comp_l", "comp_r", "decomp_l", "decomp_r")  # the others are biases
-
-
-def sigmoid(x: Vector) -> Vector:
-    return (1 + np.tanh(x / 2)) / 2
-
-
-def per_channel(vector: Vector, E: int) -> Vector:
-    """Entry u of channel k stands at k·U+u, so a U-wide vector repeats K times."""
-    return np.tile(vector, E // len(vector))
-
-
-def through(gate: Vector, x: Vector) -> Vector:
-    """Each channel of x [..., E] times the sigmoid of a vector, or times a matrix."""
-    if gate.ndim == 1:
-        return x * per_channel(sigmoid(gate), x.shape[-1])
-    return (x.reshape(-1, len(gate)) @ gate).reshape(x.shape)
+from banyan.model.dropout import (
+    LEAF,
+    LEFT_MESSAGE,
+    NO_DROPOUT,
+    NODE,
+    RIGHT_MESSAGE,
+    Dropout,
+    leaf_key,
+    node_key,
+    occurrence_key,
+)
+from banyan.model.functions import Functions, Vector, back_through, per_channel, through
+from banyan.model.graph import Forest, Graph
+from banyan.model.structure import Span, score, similarity
 
 
 def compose(left: Vector, right: Vector, f: Functions) -> Vector:
@@ -62,91 +39,7 @@ def decompose(parent: Vector, f: Functions) -> tuple[Vector, Vector]:
     return left, right
 
 
-def similarity(a: Vector, b: Vector, same: bool) -> float:
-    """Cosine; equal nodes score exactly 1, all others are clamped to 1, a zero vector scores 0."""
-    if same:
-        return 1.0
-    norms = np.sqrt(a @ a) * np.sqrt(b @ b)
-    return min(a @ b / norms, 1.0) if norms > 0 else 0.0
-
-
-# --- Dropout: a mask is a function of (seed, step, place, key), so equal spans stay equal within a step -------------
-
-LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE = range(4)  # the places
-_64, _32 = (1 << 64) - 1, (1 << 32) - 1
-
-
-def mix(x: Bits) -> Bits:
-    """Scramble 64 bits (the finaliser of SplitMix64), of one number or of an array of uint64."""
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _64
-    x = (x ^ x >> 27) * 0x94D049BB133111EB & _64
-    return x ^ x >> 31
-
-
-def leaf_key(token: int) -> int:
-    return mix(token + 0x9E3779B97F4A7C15 & _64)
-
-
-def node_key(left: int, right: int) -> int:
-    return mix(left * 0x9E3779B97F4A7C15 + right & _64)
-
-
-def occurrence_key(key: int, occurrence: int) -> int:
-    return mix((key ^ occurrence * 0xD1342543DE82EF95) & _64)
-
-
-class Dropout(NamedTuple):
-    rate: float
-    seed: int = 0
-    step: int = 0
-    leaf_rate: float | None = None  # the rate of leaves; None: as everywhere
-
-    def rate_at(self, place: int) -> float:
-        return self.leaf_rate if place == LEAF and self.leaf_rate is not None else self.rate
-
-    def stream(self, place: int) -> int:
-        return mix(mix(mix(self.seed) + self.step & _64) + place & _64)
-
-    def mask(self, place: int, key: int, E: int) -> Vector:
-        """0 where dropped, 1/(1-rate) where kept."""
-        rate = self.rate_at(place)
-        state = mix(key ^ self.stream(place))
-        low, high = state & _32, state >> 32 | 1
-        kept = np.empty(E)
-        for j in range(E):
-            x = low + j * high & _32  # then the finaliser of Murmur3
-            x = (x ^ x >> 16) * 0x85EBCA6B & _32
-            x = (x ^ x >> 13) * 0xC2B2AE35 & _32
-            kept[j] = (x ^ x >> 16) >= int(rate * 2**32)
-        return kept / (1 - rate)
-
-
-NO_DROPOUT = Dropout(0.0)
-
-
 # --- Structure -------------------------------------------------------------------------------------------------------
-
-
-class Span(NamedTuple):
-    """A node of a frontier."""
-
-    node: int
-    key: int
-    vector: Vector
-    first: int  # its tokens in the batch
-    last: int
-
-
-def score(a: Span, b: Span, structure: str) -> float:
-    """The neighbours that score highest merge. All but "induced" ask no vector."""
-    if structure == "induced":
-        return similarity(a.vector, b.vector, a.key == b.key)
-    if structure == "random":
-        return node_key(a.key, b.key) >> 33  # the same wherever the span occurs
-    if structure == "balanced":
-        return a.first - b.last  # the fewest tokens first
-    assert structure == "right-branching", structure
-    return a.first
 
 
 def greedy(
@@ -272,16 +165,6 @@ def cross_entropy(rebuilt: Vector, target: np.ndarray, weight: Vector, bias: Vec
     g_logits = np.exp(log_p)
     g_logits[rows, target] -= 1
     return -log_p[rows, target].mean(), g_logits / len(target)
-
-
-def back_through(gate: Vector, x: Vector, g: Vector) -> tuple[Vector, Vector, Vector]:
-    """From the gradient g by `through(gate, x) + bias` [E], those by x, by the gate and by the bias."""
-    U = len(gate)
-    x_k, g_k = x.reshape(-1, U), g.reshape(-1, U)  # one row per channel
-    if gate.ndim == 1:
-        s = sigmoid(gate)
-        return through(gate, g), (g_k * x_k).sum(0) * s * (1 - s), g_k.sum(0)
-    return through(gate.T, g), x_k.T @ g_k, g_k.sum(0)
 
 
 def loss_and_gradients(

@@ -1,7 +1,7 @@
 """The CPU kernels: what reference.py says, for any number of threads with the same bits.
 
 Each kernel is a plain loop that releases the interpreter lock; parallelism is over sentences (induction) or over
-columns (both passes: no equation mixes channels), through banyan.threads. Sums may be reassociated for SIMD, so
+columns (both passes: no equation mixes channels), through banyan.support.threads. Sums may be reassociated for SIMD, so
 their order is fixed by the compiled code; nothing assumes NaN or infinity away.
 
 Diagonal and linear functions share all kernels: a gate is a vector or a matrix, and where a kernel asks an argument
@@ -15,21 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from banyan import threads
 from banyan.config import SETTINGS
-from banyan.graph import Forest, Graph, runs_of_sentences
-from banyan.reference import (
-    GATES,
-    LEAF,
-    LEFT_MESSAGE,
-    NO_DROPOUT,
-    NODE,
-    RIGHT_MESSAGE,
-    Dropout,
-    Functions,
-    per_channel,
-    sigmoid,
-)
+from banyan.model.dropout import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout
+from banyan.model.functions import GATES, Functions, per_channel, sigmoid
+from banyan.model.graph import Forest, Graph, runs_of_sentences
+from banyan.support import threads
 
 COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend on the number of threads
 

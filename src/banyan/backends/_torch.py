@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from banyan.graph import Graph
-from banyan.reference import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout, mix
+from banyan.model.dropout import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout, mix
+from banyan.model.graph import Graph
 
 _32 = (1 << 32) - 1
 

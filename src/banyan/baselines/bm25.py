@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from banyan import files
 from banyan.baselines import folder as folders
 from banyan.baselines.text import Vocabulary, check, sentences, words
 from banyan.baselines.vectors import WORDS
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support import files
+from banyan.support.display import Display
 from banyan.support.needs import needs
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from banyan import threads
 from banyan.baselines import folder as folders
 from banyan.baselines.text import Coded, check, coded, coded_as, sentences, words
 from banyan.baselines.vectors import WordVectors, ragged, save, weights_of
 from banyan.baselines.vectors import load as load_arrays
-from banyan.display import Display, Meter
 from banyan.errors import BanyanError
+from banyan.support import threads
+from banyan.support.display import Display, Meter
 from banyan.support.needs import needs
 
 SHORTEST, LONGEST = 3, 6  # n-grams, of the word with "<" before it and ">" after it

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from banyan import files
 from banyan._version import __version__
 from banyan.errors import BanyanError
+from banyan.support import files
 
 MANIFEST = "baseline.json"
 FORMAT = 1  # raised when an older program could not read the folder

@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from banyan import threads
 from banyan.baselines import folder as folders
 from banyan.baselines.text import Coded, check, check_finite, coded, sentences
 from banyan.baselines.vectors import WordVectors, weights_of
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support import threads
+from banyan.support.display import Display
 
 GROUPS = 64  # even; of which a round does half as many pairs
 KEYS = 1 << 26  # meetings that are held at a time, 8 bytes each

@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-from banyan import devices, files
 from banyan.baselines.pretrained import WORD_VECTORS, MeanPooled, load, quietly
 from banyan.baselines.tokens import texts
-from banyan.display import Display
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import read_pairs
+from banyan.support import devices, files
+from banyan.support.display import Display
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 

@@ -26,12 +26,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from banyan import checkpoint, devices, files
 from banyan.baselines.tokens import Sentences, by_length
 from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, go_on
-from banyan.checkpoint import Progress
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support import devices, files
+from banyan.support.display import Display
+from banyan.training import checkpoint
+from banyan.training.checkpoint import Progress
 
 SHARE, HIDDEN, REPLACED = 0.15, 0.8, 0.1
 CLIP = 1.0

@@ -17,8 +17,8 @@ import numpy as np
 
 from banyan.baselines.folder import Manifest
 from banyan.baselines.unfinished import run_in, save_transformer
-from banyan.display import Display
 from banyan.errors import BanyanError, first_line
+from banyan.support.display import Display
 from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
 
@@ -27,8 +27,8 @@ with needs("A pretrained transformer", "baselines"):
     import transformers
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-    from banyan import devices
     from banyan.baselines import masked, relative, tokens  # noqa: F401 - relative makes itself known to AutoModel
+    from banyan.support import devices
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 WORD_VECTORS = "static-words.safetensors"  # written by banyan.baselines.in_context

@@ -12,9 +12,9 @@ from pathlib import Path
 from banyan.baselines.folder import Manifest
 from banyan.baselines.unfinished import run_in, save_transformer
 from banyan.config import Config
-from banyan.display import Display
 from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError
+from banyan.support.display import Display
 from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
 
@@ -23,11 +23,11 @@ with needs("The RoBERTa baseline", "baselines"):
     import torch
     from transformers import PreTrainedTokenizerFast
 
-    from banyan import devices
     from banyan.baselines import masked, tokens
     from banyan.baselines.pretrained import MeanPooled, quietly
     from banyan.baselines.pretrained import load as load_any
     from banyan.baselines.relative import RelativeRobertaConfig, RelativeRobertaForMaskedLM
+    from banyan.support import devices
 
 LONGEST_TEXT = 512  # tokens that are encoded
 

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from banyan import threads
 from banyan.baselines import folder as folders
 from banyan.baselines.text import Coded, Vocabulary, check, check_finite, coded, sentences
 from banyan.baselines.vectors import WordVectors
 from banyan.baselines.vectors import load as load_arrays
-from banyan.display import Display
-from banyan.store import shuffled_batches
+from banyan.corpus.store import shuffled_batches
+from banyan.support import threads
+from banyan.support.display import Display
 
 BATCH = 32  # sentences whose steps are computed from the same vectors, at most
 MOST = 2.0  # learning rates that a vector should move at once, on average

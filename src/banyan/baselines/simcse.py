@@ -18,23 +18,24 @@ from typing import Any
 
 import numpy as np
 
-from banyan import checkpoint, files
 from banyan.baselines.folder import Manifest
 from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, finish, go_on, run_in
-from banyan.checkpoint import Progress
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support import files
+from banyan.support.display import Display
 from banyan.support.needs import needs
+from banyan.training import checkpoint
+from banyan.training.checkpoint import Progress
 
 with needs("The SimCSE baseline", "baselines"):
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from torch import Tensor
 
-    from banyan import devices
     from banyan.baselines import tokens
     from banyan.baselines.pretrained import MeanPooled, pieces_of, quietly
     from banyan.baselines.pretrained import load as load_any
+    from banyan.support import devices
 
 
 CHECKPOINT_SECONDS = 120.0

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from banyan.corpus import Corpus
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support.display import Display
 
 _BETWEEN_NOTES = 20_000  # sentences
 

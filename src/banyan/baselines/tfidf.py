@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from banyan import files
 from banyan.baselines import folder as folders
 from banyan.baselines.text import check, sentences
-from banyan.display import Display
 from banyan.errors import BanyanError
+from banyan.support import files
+from banyan.support.display import Display
 from banyan.support.needs import needs
 
 LINES = 30_000

@@ -12,10 +12,10 @@ import tokenizers
 
 from banyan.config import Config
 from banyan.corpus import Corpus
-from banyan.display import COMPILING, Display
+from banyan.corpus.store import Store, shuffled_batches
 from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError
-from banyan.store import Store, shuffled_batches
+from banyan.support.display import COMPILING, Display
 from banyan.tokenizer import Tokenizer
 
 POOL = 50  # batches among which sentences are sorted by length

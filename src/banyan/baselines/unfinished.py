@@ -10,10 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from banyan import checkpoint, files
 from banyan.baselines.folder import MANIFEST, Manifest, check_new, write
-from banyan.checkpoint import Progress
 from banyan.errors import BanyanError
+from banyan.support import files
+from banyan.training import checkpoint
+from banyan.training.checkpoint import Progress
 
 STOPPED = "stopped; the same command goes on from the last checkpoint, if there is one yet"
 CHECKPOINT = "checkpoint.safetensors"

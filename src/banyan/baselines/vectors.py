@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from banyan import files, threads
 from banyan.backends._numba import kernel
 from banyan.baselines.text import Coded, Vocabulary, words
 from banyan.errors import BanyanError
+from banyan.support import files, threads
 from banyan.support.needs import needs
 
 VECTORS, WORDS = "vectors.safetensors", "words.txt"

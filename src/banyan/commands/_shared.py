@@ -76,8 +76,8 @@ def text(argument: str) -> str:
 
 def load(folder: str, device: str = "cpu") -> Banyan:
     """Load a model and compile its kernels."""
-    from banyan.display import COMPILING, Display
     from banyan.encoder import Banyan
+    from banyan.support.display import COMPILING, Display
 
     with Display().patience(COMPILING):
         model = Banyan.from_pretrained(folder, device)
@@ -112,7 +112,7 @@ def output(path: str | None) -> Iterator[Callable[[str], None]]:
         yield lambda text: print(text.removesuffix("\n"), flush=True)
         return
     check_parent(path)
-    from banyan.files import write_text
+    from banyan.support.files import write_text
 
     written: list[str] = []
     yield written.append

@@ -26,9 +26,9 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from banyan.display import Display
     from banyan.search import clusters, listing
     from banyan.search.index import Index
+    from banyan.support.display import Display
 
     if options.out:
         listing.check(options.out)

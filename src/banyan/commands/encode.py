@@ -43,8 +43,8 @@ def arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from banyan import compact
-    from banyan.display import Display
     from banyan.encoding import encode_file
+    from banyan.support.display import Display
 
     compact.check(options.truncate_dim, options.precision, options.normalize)
     names = ("normalize", "truncate_dim", "precision", "column", "resume", "overwrite")

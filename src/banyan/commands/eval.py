@@ -69,8 +69,8 @@ def arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from banyan import compact
-    from banyan.display import Display
     from banyan.evaluate import suites, table
+    from banyan.support.display import Display
 
     table.check_names(options.out)
     compact.check(options.truncate_dim, options.precision)

@@ -37,8 +37,8 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from banyan.display import Display
     from banyan.search.index import Index, Maker
+    from banyan.support.display import Display
 
     display = Display(options.quiet)
     if options.delete is not None:

@@ -28,10 +28,10 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from banyan.display import Display
-    from banyan.files import write_text
     from banyan.search.index import Index
     from banyan.search.maps import map_of
+    from banyan.support.display import Display
+    from banyan.support.files import write_text
 
     out = Path(options.out)
     if out.suffix not in (".html", ".htm"):

@@ -82,7 +82,7 @@ def _as_json(hit: Hit) -> str:
 
 def _as_text(number: int, hit: Hit) -> str:
     from banyan.search.highlight import marked
-    from banyan.svg import shorten, visible
+    from banyan.support.drawing import shorten, visible
 
     before, after, grey, plain = ("\x1b[1;33m", "\x1b[0m", "\x1b[2m", "\x1b[0m") if colours() else ("*", "*", "", "")
     one_line = "".join(" " if character.isspace() else character for character in hit.text)

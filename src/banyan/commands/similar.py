@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     if len(options.text) != 1:
         options.parser.error(f"--in takes one text; got {len(options.text)}")
     from banyan.encoding import most_similar
-    from banyan.svg import visible
+    from banyan.support.drawing import visible
 
     for hit in most_similar(load(options.model), options.text[0], options.inside, options.k, column=options.column):
         print(f"{hit.score:.4f}\t{hit.row}\t{visible(hit.text)}")

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from banyan import devices
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Tabs
+from banyan.support import devices
 
 PROTOCOLS = ("held_out", "authors_best_on_test")
 HIDDEN = 512

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from banyan import files
 from banyan.errors import BanyanError, first_line
 from banyan.evaluate import suites
+from banyan.support import files
 from banyan.support.needs import needs
 
 Rows = Any  # a split of a data set: it has a length, and its rows are dictionaries

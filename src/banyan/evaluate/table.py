@@ -13,7 +13,7 @@ from banyan._version import __version__
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Interval, mean
 from banyan.evaluate.suites import Row
-from banyan.files import write_text
+from banyan.support.files import write_text
 
 ENDINGS = (".json", ".md")
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from banyan import files
 from banyan._version import __version__
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
-from banyan.graph import KEPT
-from banyan.reference import per_channel, sigmoid
+from banyan.model.functions import per_channel, sigmoid
+from banyan.model.graph import KEPT
+from banyan.support import files
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from banyan import files
-from banyan.card import model_card
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError, first_line
-from banyan.runfolder import CARD
+from banyan.support import files
 from banyan.support.needs import needs
+from banyan.training.card import model_card
+from banyan.training.folder import CARD
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan

@@ -16,8 +16,8 @@ import tokenizers
 
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.graph import with_sublinear_tf
 from banyan.integrations import as_model
+from banyan.model.graph import with_sublinear_tf
 from banyan.support.needs import needs
 
 with needs("BanyanModule"):

@@ -15,11 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from banyan import threads
 from banyan._version import __version__
 from banyan.errors import BanyanError, first_line
 from banyan.scale.shards import EncodingSettings, ParquetShard, ShardResult, encode_shard
 from banyan.scale.stores import Folder
+from banyan.support import threads
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from banyan._version import __version__
 from banyan.compact import Form
+from banyan.corpus.report import Report
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.report import Report
 from banyan.scale import engine
 from banyan.scale.shards import EncodingSettings, ParquetShard, ShardResult, shards
 from banyan.scale.stores import FINISHED, UNFINISHED, Folder
 
 if TYPE_CHECKING:
-    from banyan.display import Display
+    from banyan.support.display import Display
 
 FOOTERS_AT_ONCE = 16  # read in parallel
 NAMED = 3  # errors that a message lists

@@ -16,13 +16,13 @@ import pyarrow
 import pyarrow.parquet
 
 from banyan.compact import Form
-from banyan.corpus import in_blocks
+from banyan.corpus.reading import in_blocks
+from banyan.corpus.report import Report
+from banyan.corpus.sources import as_rows
+from banyan.corpus.tables import choose, strings
 from banyan.encoding import BLOCK_CHARACTERS, BLOCK_ROWS
 from banyan.errors import BanyanError
-from banyan.report import Report
 from banyan.scale.stores import LABEL, Folder, Mark
-from banyan.sources import as_rows
-from banyan.tables import choose, strings
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan

@@ -14,8 +14,8 @@ import fsspec
 import pyarrow.parquet
 from fsspec.implementations.local import LocalFileSystem
 
-from banyan import files
 from banyan.errors import BanyanError, first_line
+from banyan.support import files
 
 UNFINISHED = "_unfinished"  # readers of Parquet folders skip names that start with _ or .
 FINISHED = "_banyan.json"

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from banyan.corpus import Corpus
+from banyan.corpus.report import NOT_TEXT, Report
+from banyan.corpus.sources import File
+from banyan.corpus.tables import csv_rows, json_rows, open_parquet
+from banyan.corpus.textfile import clean
 from banyan.errors import BanyanError, first_line
-from banyan.report import NOT_TEXT, Report
 from banyan.search.table import OWN
-from banyan.sources import File
 from banyan.support.needs import needs
-from banyan.tables import csv_rows, json_rows, open_parquet
-from banyan.textfile import clean
 
 if TYPE_CHECKING:
     import pyarrow

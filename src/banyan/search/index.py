@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from banyan import files
 from banyan._version import __version__
 from banyan.errors import BanyanError
 from banyan.search.corpora import Columns, Row, Source, sources
 from banyan.search.table import Rows, quoted
+from banyan.support import files
 
 if TYPE_CHECKING:
-    from banyan.display import Display
     from banyan.encoder import Banyan
+    from banyan.support.display import Display
 
 Encode = Callable[[list[str]], np.ndarray]
 FORMAT = 1
@@ -234,7 +234,7 @@ class _Adding:
         self.added = self.blank = 0
 
     def run(self, display: Display | None) -> None:
-        from banyan.display import Display
+        from banyan.support.display import Display
 
         display = display or Display(quiet=True)
         with display.bar("indexing", self._source.bytes_total, "bytes") as meter:
@@ -308,6 +308,6 @@ def _read(folder: Path) -> Record:
 
 
 def _patience(display: Display | None, text: str) -> Any:
-    from banyan.display import Display
+    from banyan.support.display import Display
 
     return (display or Display(quiet=True)).patience(text)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from banyan import files
 from banyan.errors import BanyanError
 from banyan.search.clusters import Overview
 from banyan.search.table import Rows
-from banyan.svg import shorten, visible
+from banyan.support import files
+from banyan.support.drawing import shorten, visible
 
 GROUPS = 10  # of near-duplicates that are shown
 FORMS = (".csv", ".jsonl")

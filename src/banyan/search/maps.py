@@ -10,8 +10,8 @@ from banyan.errors import BanyanError
 from banyan.search.clusters import divided, suitable, typical_phrases, vectors_of
 from banyan.search.page import page
 from banyan.search.table import Rows
+from banyan.support.drawing import shorten, visible
 from banyan.support.needs import needs
-from banyan.svg import shorten, visible
 
 MOST = 20_000  # points: what a browser draws at once, and UMAP places in a minute or so
 LONGEST_TEXT = 300  # characters that a point shows

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from banyan import files
 from banyan.errors import BanyanError, first_line
+from banyan.support import files
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import Any
 
 import orjson
 
-from banyan import threads
 from banyan.serve import jobs, log, openapi
 from banyan.serve.refusal import (
     BROKEN,
@@ -31,6 +30,7 @@ from banyan.serve.refusal import (
 )
 from banyan.serve.routes import LABELS, OTHER, ROUTES, Route, by_path
 from banyan.serve.service import Answer, Service
+from banyan.support import threads
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -28,7 +28,7 @@ from banyan.serve.schema import (
     record,
 )
 from banyan.serve.service import Answer, Service
-from banyan.tokenizer import without_surrogates
+from banyan.tokenizer.rules import without_surrogates
 
 DIRECTIONS = ("Right", "Left")
 _TRUNCATION: Schema = {"truncate": optional(BOOLEAN), "truncation_direction": one_of(DIRECTIONS)}

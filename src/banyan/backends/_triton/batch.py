@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from banyan.reference import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
+from banyan.model.dropout import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
 
 PLACES = (LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE)
 ROWS = 8  # of E numbers that one program takes, where there is nothing to it but that

@@ -14,14 +14,14 @@ from banyan.backends._triton.batch import Batch, Noise, kernel
 from banyan.backends._triton.masks import load_key, mix, state_of, store_key
 from banyan.backends._triton.trees import Forest, dropped_leaves, induce
 from banyan.backends._triton.vectors import Gates, gates_of
-from banyan.graph import Graph
+from banyan.model.graph import Graph
 
 NUMBERED = 512  # merges that one program numbers
 
 
 @dataclass(frozen=True)
 class DeviceGraph:
-    """banyan.graph.Graph on the device, with room for as many nodes as there could be; and what its merges saw."""
+    """A Graph on the device, with room for as many nodes as there could be; and what its merges saw."""
 
     batch: Batch
     children: Tensor  # int32 [room, 2]

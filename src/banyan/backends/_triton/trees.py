@@ -25,8 +25,9 @@ from banyan.backends._triton.masks import (
 )
 from banyan.backends._triton.vectors import Gates, function_at, gates_of, load_bias
 from banyan.config import SETTINGS
-from banyan.graph import runs_of_sentences
-from banyan.reference import NO_DROPOUT, Functions
+from banyan.model.dropout import NO_DROPOUT
+from banyan.model.functions import Functions
+from banyan.model.graph import runs_of_sentences
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
 TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
@@ -36,7 +37,7 @@ INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))
 
 @dataclass(frozen=True)
 class Forest:
-    """The trees of a batch, numbered as in banyan.graph.Forest."""
+    """The trees of a batch, numbered as in banyan.model.graph.Forest."""
 
     batch: Batch
     children: Tensor  # int32 [T-B, 2]

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from banyan.corpus.report import SURROGATES, Report
+from banyan.corpus.textfile import Moved, damaged, decoded, kind, long_lines
 from banyan.errors import BanyanError, first_line
-from banyan.report import SURROGATES, Report
 from banyan.support.needs import needs
-from banyan.textfile import Moved, damaged, decoded, kind, long_lines
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of

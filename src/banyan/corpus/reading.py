@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from banyan.corpus.report import CUTS, EMPTY, ENDLESS, LONGEST_LINE, Report
+from banyan.corpus.sentences import Running, assume_layout
+from banyan.corpus.sources import File, HubSet, readable_twice, spooled
+from banyan.corpus.textfile import KINDS, PACKED, Chunk, Moved, kind
 from banyan.errors import BanyanError
-from banyan.report import CUTS, EMPTY, ENDLESS, LONGEST_LINE, Report
-from banyan.sentences import Running, assume_layout
-from banyan.sources import File, HubSet, readable_twice, spooled
-from banyan.textfile import KINDS, PACKED, Chunk, Moved, kind
 
 LAYOUTS = ("auto", "lines", "running")
 _READER = 1  # raised when the same files would give other sentences

@@ -19,8 +19,8 @@ from importlib.util import decode_source
 from inspect import cleandoc
 from pathlib import Path
 
+from banyan.corpus.sentences import split
 from banyan.errors import BanyanError
-from banyan.sentences import split
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The lexical dimensions of an embedding: what the tree composes stands first, then the sum of its leaves' sketches.
 
-A sketch tells how a token is spelt (banyan.initial). It is not learnt, and no gate shortens it: these dimensions hold a
-text's characters as TF-IDF would compare them, and leave the others free for what is learnt.
+A sketch tells how a token is spelt (banyan.model.initial). It is not learnt, and no gate shortens it: these
+dimensions hold a text's characters as TF-IDF would compare them, and leave the others free for what is learnt.
 
 What is learnt gets length 1, and the sum the length `lexical_weight`, however long the text is: the cosine of two
 embeddings is then a weighted mean of two, by meaning and by spelling. Sketches are kept in int8, so that a model is
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from banyan import threads
 from banyan.backends._numba import kernel, summing
 from banyan.config import Config
-from banyan.graph import runs_of_sentences
+from banyan.model.graph import runs_of_sentences
+from banyan.support import threads
 
 if TYPE_CHECKING:
     import torch

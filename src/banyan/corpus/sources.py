@@ -7,12 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from banyan import files
-from banyan.errors import BanyanError, first_line
-from banyan.report import NOT_TEXT, Report
-from banyan.support.needs import needs
-from banyan.tables import COLUMNS, VALUES, choose
-from banyan.textfile import (
+from banyan.corpus.report import NOT_TEXT, Report
+from banyan.corpus.tables import COLUMNS, VALUES, choose
+from banyan.corpus.textfile import (
     BLOCK,
     Chunk,
     Moved,
@@ -23,6 +20,9 @@ from banyan.textfile import (
     packing,
     text,
 )
+from banyan.errors import BanyanError, first_line
+from banyan.support import files
+from banyan.support.needs import needs
 
 
 class File:

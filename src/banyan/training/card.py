@@ -10,8 +10,8 @@ from banyan._version import __version__
 
 if TYPE_CHECKING:
     from banyan.config import Config
+    from banyan.corpus.report import Report
     from banyan.encoder import Banyan
-    from banyan.report import Report
 
 _CARD = """\
 ---

@@ -9,7 +9,7 @@ from threading import Lock
 
 import numpy as np
 
-from banyan.backends._text import (
+from banyan.tokenizer.kernels import (
     COMPOSING,
     FREE,
     LONGEST,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from banyan import threads
 from banyan.errors import BanyanError, first_line
+from banyan.support import threads
 
 if TYPE_CHECKING:
     import torch

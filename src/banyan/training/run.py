@@ -11,43 +11,38 @@ take their share of every step; the first one writes and speaks.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import astuple, dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from banyan import card, checkpoint, crops, devices, files, objective, plots
-from banyan.checkpoint import Progress
-from banyan.config import Config
-from banyan.corpus import Corpus, Shard
-from banyan.display import COMPILING, Display, Meter, duration
-from banyan.distributed import Processes
-from banyan.encoder import TOKENIZER, WEIGHTS, Banyan, load_weights
+from banyan.corpus.report import Report
+from banyan.corpus.store import Store, shuffled_batches
+from banyan.encoder import WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.evaluate.similarity import Pairs, read_pairs, spearman
-from banyan.model import BanyanModel
-from banyan.reference import NO_DROPOUT, Dropout
-from banyan.report import Report
-from banyan.runfolder import CARD, LOSS, METRICS, Given, RunFolder
-from banyan.store import Store, Text, of_all_shards, shard, shuffled_batches
-from banyan.support.needs import needs
-from banyan.textfile import kind
+from banyan.evaluate.similarity import Pairs, spearman
+from banyan.model import BanyanModel, crops, objective
+from banyan.model.dropout import NO_DROPOUT, Dropout
+from banyan.support import devices, files
+from banyan.support.display import COMPILING, Display, duration
 from banyan.tokenizer import Tokenizer
+from banyan.training import card, checkpoint, plots
+from banyan.training.checkpoint import Progress
+from banyan.training.distributed import Processes
+from banyan.training.folder import CARD, LOSS, METRICS, RunFolder
+from banyan.training.metrics import Metrics, Pace, tensorboard_writer
 
 if TYPE_CHECKING:
-    from banyan.backends._triton.steps import Steps as GpuSteps
+    from banyan.training.gpu_steps import Steps as GpuSteps
 
 DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
 
@@ -65,94 +60,6 @@ def suitable_epochs(steps: int, candidates: str = "all") -> int:
 
 class Interrupted(KeyboardInterrupt):
     """The user asked to stop, and the run was saved."""
-
-
-def train(
-    corpus: str | Path | Sequence[str | Path],
-    out: str | Path,
-    *,
-    preset: str | None = None,
-    column: str | None = None,
-    layout: str = "auto",
-    dev: str | Path | None = None,
-    pairs: str | Path | None = None,
-    tokenizer: str | Path | None = None,
-    init: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    checkpoint_seconds: float = 60,
-    device: str = "auto",
-    precision: str = "auto",
-    deterministic: bool = False,
-    tensorboard: bool = False,
-    quiet: bool = False,
-    **overrides: Any,
-) -> Banyan:
-    """Train a model on a corpus and write it to the folder `out`. Without a preset, that is `default`.
-
-    corpus: files, folders, globs, "-" or hf:name, as Corpus reads them (`column`, `layout`).
-    dev: held-out text for the loss after each epoch; without it, 1% of the corpus is held out.
-    pairs: two sentences and a score a line; their correlation is shown after each epoch.
-    tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
-    init: a finished model whose tokenizer and weights to start from.
-    resume: go on where an interrupted run stopped (or start, if there is none), with its settings; epochs may be more.
-    overwrite: start again where `out` holds a model or a run.
-    device: auto (the accelerator that torch finds, else the CPU), cpu, cuda, cuda:1, mps, xpu. A run begun on one
-        device may be resumed on another.
-    precision: of the output layer: auto (the fastest that the device has), float32, tf32 or bf16.
-    deterministic: the same seed gives the same bits on a GPU too, as it always does on the CPU.
-    overrides: any setting of Config.
-
-    Started several times by torchrun, the processes train one model together (docs/many-machines.md).
-    """
-    us = Processes.of_environment()
-    place = devices.choose(device, us.local_rank if us.several else None)
-    with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
-        display = Display(quiet or not us.first)
-        folder = RunFolder(Path(out), us.world)
-
-        with us.together():  # whatever may be wrong with what was given is found before anything is changed
-            folder.refuse_to_lose(resume, overwrite)
-            given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
-            config, given = folder.settle(preset, overrides, given, resume)
-            chosen = devices.choose_precision(precision, place, config.matrix_width)
-            text = _text(corpus, column, layout, folder, us)
-            dev_text = _dev_text(given.dev, column, layout, folder, us) if given.dev else None
-            scored = read_pairs(given.pairs) if given.pairs else None
-            own = folder.work / TOKENIZER
-            begun = resume and own.exists()
-            made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
-            weights = load_weights(Path(given.init) / WEIGHTS, config, made.vocab_size) if given.init and made else {}
-            share = _share(config.batch_size, us)
-
-        with us.together():
-            if us.first:
-                stack.enter_context(folder.begin(config, given, resume))
-                display.note(text.layout_reason)
-                made = made or _made_tokenizer(text, config, display)
-                if not begun:
-                    made.save(own)
-                display.note(f"vocabulary of {made.vocab_size:,} pieces")
-
-        with us.together():
-            pieces = made or Tokenizer.from_file(own)
-            where = folder.work / "store"
-            mine = Shard(text, us.rank, us.world) if us.several else text
-            store = _store(shard(where, us.rank, us.world), mine, pieces, config, display)
-            dev_text = dev_text if us.first else None
-            dev_store = _store(folder.work / "dev", dev_text, pieces, config, display) if dev_text else None
-
-        with us.together():
-            report = of_all_shards(where, us.world) if us.several and us.first else store.report
-            display.note(report.summary())
-            model = BanyanModel(config, pieces.vocab_size).to(place)
-            model.precision = chosen
-            run = Run(folder, model, pieces, store, dev_store, scored, share, report, display, us)
-        run.start_from(weights)
-        with closing(run):
-            run.go(checkpoint_seconds, tensorboard)
-            with us.together():
-                return run.finish()
 
 
 @dataclass(frozen=True)
@@ -219,14 +126,14 @@ class Run:
             display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
         elif self.config.counts_corpus and us.first:  # the others are given what it found, before they begin
             self._count_leaves()
-        self.metrics = _Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
+        self.metrics = Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
         self.seconds = 0.0
 
     @torch.no_grad()
     def _count_leaves(self) -> None:
         """Give the model what counting tells of its tokens."""
-        from banyan import initial, lexical
+        from banyan.model import initial, lexical
 
         config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
         with self.display.patience("counting what tokens are near each other", 1):
@@ -266,10 +173,12 @@ class Run:
         self.saved = started = time.monotonic()
         with ExitStack() as stack:
             with self.us.together():
-                board = stack.enter_context(closing(_tensorboard(self.out))) if tensorboard and self.us.first else None
+                board = None
+                if tensorboard and self.us.first:
+                    board = stack.enter_context(closing(tensorboard_writer(self.out)))
             asked = stack.enter_context(_interrupts())
             first_step = stack.enter_context(self.display.patience(COMPILING, 5))
-            meter = _Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.epochs)
+            meter = Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.epochs)
             while self.progress.epoch < self.epochs:
                 for window, following in pairwise([*self._windows(), []]):
                     rows, stop = self._window(window, following, asked)
@@ -307,8 +216,8 @@ class Run:
 
     def _gpu_steps(self) -> GpuSteps:
         """What takes the model through windows where our GPU kernels run."""
-        from banyan.backends._triton.steps import Steps
-        from banyan.backends._triton.windows import DeviceStore, Room
+        from banyan.training.gpu_steps import Steps
+        from banyan.training.gpu_windows import DeviceStore, Room
 
         plain = self.config.trees == "plain"
         part, vocab_size = self.train_part, self.tokenizer.vocab_size
@@ -513,113 +422,6 @@ def _diverged(what: str) -> BanyanError:
     return BanyanError(f"{what}: --overwrite starts again; try a lower lr")
 
 
-class _Pace:
-    """Shows how training goes, twice a second at most."""
-
-    def __init__(self, meter: Meter, epochs: int) -> None:
-        self.meter, self.epochs = meter, epochs
-        self.shown, self.tokens = time.monotonic(), 0
-
-    def show(self, rows: Sequence[dict[str, Any]]) -> None:
-        now = time.monotonic()
-        self.tokens += sum(row["tokens"] for row in rows)
-        if now - self.shown <= 0.5:
-            return
-        last = rows[-1]
-        speed, saved = self.tokens / (now - self.shown), 1 - last["nodes"] / last["plain_nodes"]
-        figures = {
-            "epoch": f"{last['epoch']}/{self.epochs}",
-            "loss": f"{last['loss']:.3f}",
-            "tokens/s": f"{speed:,.0f}",
-            "nodes saved": f"{saved:.0%}",
-        }
-        self.meter(last["step"], None, figures)
-        self.shown, self.tokens = now, 0
-
-
-class _Metrics:
-    """metrics.jsonl: one JSON object a line, cut back to where the checkpoint was."""
-
-    def __init__(self, path: Path, length: int) -> None:
-        path.touch()
-        if path.stat().st_size < length:
-            raise BanyanError(f"{path} is shorter than at the last checkpoint; --overwrite starts again")
-        os.truncate(path, length)
-        self.file = path.open("a", encoding="utf-8")
-        self.length = length
-        if length == 0:
-            self.write(Config.head())
-
-    def write(self, metrics: Mapping[str, Any]) -> int:
-        line = json.dumps(metrics) + "\n"
-        self.file.write(line)
-        self.length += len(line)
-        return self.length
-
-    def sync(self) -> None:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-    def close(self) -> None:
-        self.file.close()
-
-
-def _text(
-    sources: str | Path | Sequence[str | Path], column: str | None, layout: str, folder: RunFolder, us: Processes
-) -> Corpus:
-    names = [sources] if isinstance(sources, str | Path) else list(sources)
-    if us.several and "-" in map(str, names):
-        raise BanyanError(f"{us.world} processes cannot all read standard input: write it to a file first")
-    return Corpus(names, column=column, layout=layout, spool=None if us.several else folder.work)
-
-
-def _dev_text(dev: str, column: str | None, layout: str, folder: RunFolder, us: Processes) -> Corpus:
-    """The held-out text; the column is meant for it too if it is a table."""
-    is_text = kind(Path(dev)) in ("text", None)
-    return _text(dev, None if is_text else column, layout, folder, us)
-
-
-def _share(batch_size: int, us: Processes) -> int:
-    """The sentences of a step that each process takes."""
-    if batch_size % us.world:
-        raise BanyanError(f"{us.world} processes cannot share batch_size {batch_size}: choose a multiple of {us.world}")
-    return batch_size // us.world
-
-
-def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
-    """The one that was asked for, or that of the model to start from."""
-    source = Path(given.init) / TOKENIZER if given.init else given.tokenizer
-    if source is None:
-        return None
-    return Tokenizer.from_file(source, lowercase=config.lowercase, zero_digits=config.zero_digits)
-
-
-def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokenizer:
-    display.note(f"making a {config.subword_model} vocabulary of the corpus")
-    with display.patience(COMPILING, 15):
-        return Tokenizer.train(
-            corpus,
-            kind=config.subword_model,
-            vocab_size=config.vocab_size,
-            vocab_factor=config.vocab_factor,
-            lowercase=config.lowercase,
-            zero_digits=config.zero_digits,
-            show_progress=display.live,
-        )
-
-
-def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
-    with display.bar("tokenising", None, "sentences") as meter:
-        return Store.build(
-            folder,
-            corpus,
-            tokenizer,
-            min_pieces=config.min_pieces,
-            max_pieces=config.max_pieces,
-            progress=meter,
-        )
-
-
 def _parts(store: Store, dev: Store | None, seed: int, us: Processes) -> tuple[Part, Part | None]:
     """What is trained on and what is held out; the first process alone holds out, and evaluates."""
     if dev is not None:
@@ -651,7 +453,3 @@ def _interrupts() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _tensorboard(out: Path) -> Any:
-    with needs("Logging to TensorBoard", "tensorboard"):
-        from torch.utils.tensorboard import SummaryWriter
-    return SummaryWriter(str(out / "tensorboard"))

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from banyan.corpus.report import BAD_BYTES, LONGEST_LINE, MARKS, NULS, UTF16, Report
 from banyan.errors import BanyanError, first_line
-from banyan.report import BAD_BYTES, LONGEST_LINE, MARKS, NULS, UTF16, Report
 from banyan.support.needs import needs
 
 LONGEST_RECORD = 1 << 28  # characters of one line of JSON or CSV, which must be held whole

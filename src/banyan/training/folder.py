@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from banyan import files
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
+from banyan.support import files
 
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)

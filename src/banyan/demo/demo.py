@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from banyan.config import Config
+from banyan.demo.stdlib_text import Entry, StdlibText, gather
 from banyan.errors import BanyanError
 from banyan.files import write_text
 from banyan.stdlib_text import Entry, StdlibText, gather

@@ -15,11 +15,11 @@ import torch
 import triton
 from torch import Tensor
 
-from banyan import crops
 from banyan.backends._triton.batch import Batch, Noise
-from banyan.graph import runs_of_tokens
-from banyan.reference import Dropout
-from banyan.store import Store
+from banyan.corpus.store import Store
+from banyan.model import crops
+from banyan.model.dropout import Dropout
+from banyan.model.graph import runs_of_tokens
 
 SHARE = 4  # of the free memory of the device, one part in so many may be taken by the tokens
 ROUNDED = 1024, 128  # room for tokens and for leaves comes in multiples of these

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from banyan.backends._text import LONGEST, SEED, Floats, Ints, Longs, extend, find, hash_words, slots_for, spell_out
+from banyan.tokenizer.kernels import LONGEST, SEED, Floats, Ints, Longs, extend, find, hash_words, slots_for, spell_out
 
 FEW = 10.0  # what a piece more costs in the scores that fitting begins with
 

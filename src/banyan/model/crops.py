@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from banyan.config import Config
-from banyan.graph import runs_of_tokens
-from banyan.reference import RIGHT_MESSAGE, Dropout, mix
+from banyan.model.dropout import RIGHT_MESSAGE, Dropout, mix
+from banyan.model.graph import runs_of_tokens
 
 STREAM = RIGHT_MESSAGE + 1  # random numbers of a step, beside those of its dropout
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from banyan.backends import _numba, _torch
 from banyan.config import Config
-from banyan.devices import has_triton
-from banyan.graph import Forest, Graph, check_ragged, disentangled, entangle
-from banyan.reference import NO_DROPOUT, Dropout, Functions
+from banyan.model.dropout import NO_DROPOUT, Dropout
+from banyan.model.functions import Functions
+from banyan.model.graph import Forest, Graph, check_ragged, disentangled, entangle
+from banyan.support.devices import has_triton
 
 if TYPE_CHECKING:
     from banyan.backends._triton.batch import Batch, Noise

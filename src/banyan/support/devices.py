@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from banyan import threads
 from banyan.errors import BanyanError
+from banyan.support import threads
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; the rest is float32
 WIDEST = 64  # matrix of linear functions that our GPU kernels take

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from banyan.contrastive import blocks, contrastive
 from banyan.model import BanyanModel, Passes
+from banyan.model.contrastive import blocks, contrastive
 
 if TYPE_CHECKING:
     from banyan.backends._triton.passes import Passes as DevicePasses
@@ -21,7 +21,7 @@ LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far fr
 
 def loss(model: BanyanModel, passes: Passes | DevicePasses, infonce_weight: float = 0.0) -> Tensor:
     """The loss of a step. infonce_weight: weight of InfoNCE; if it is not 0, the batch holds the parts of its
-    sentences (banyan.crops)."""
+    sentences (banyan.model.crops)."""
     if infonce_weight:
         return _of_graph(model, passes) + infonce_weight * infonce(passes.roots, model.config.infonce_temperature)
     return _of_graph(model, passes)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from banyan import files
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError
+from banyan.support import files
 
 if TYPE_CHECKING:
     import torch

@@ -20,12 +20,12 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from banyan import files
 from banyan._version import __version__
-from banyan.corpus import in_blocks
+from banyan.corpus.reading import in_blocks
+from banyan.corpus.report import Report
 from banyan.errors import BanyanError
-from banyan.graph import runs_of_tokens
-from banyan.report import Report
+from banyan.model.graph import runs_of_tokens
+from banyan.support import files
 
 FORMAT = 1  # raised when an older program could not read the store
 BLOCK = 20_000  # sentences tokenised between two records of progress

@@ -18,9 +18,9 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import Batch, Noise, kernel
-from banyan.backends._triton.windows import DeviceStore, Room, Window
 from banyan.model import BanyanModel
-from banyan.reference import Dropout
+from banyan.model.dropout import Dropout
+from banyan.training.gpu_windows import DeviceStore, Room, Window
 
 Indices = Sequence[np.ndarray]
 

@@ -1,0 +1,31 @@
+"""The model: what is computed, independent of the device that computes it.
+
+banyan_model  BanyanModel, the torch module that is trained
+graph         trees and entangled graphs, integers only
+functions     composition and decomposition: the seven functions all channels share
+dropout       masks that depend only on the seed, the step and the span
+brackets      trees given by the user in brackets
+objective     the losses: reconstruction, contrastive, InfoNCE
+crops         the two parts of each sentence, for InfoNCE
+initial       initial token vectors: character n-gram sketches and PPMI
+lexical       the lexical dimensions of an embedding
+
+Importing this imports nothing else; only BanyanModel, objective and initial need torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from banyan.model.banyan_model import BanyanModel, Passes
+
+__all__ = ["BanyanModel", "Passes"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from banyan.model import banyan_model
+
+    return getattr(banyan_model, name)

@@ -1,0 +1,14 @@
+"""Text to subword pieces.
+
+tokenizer      Tokenizer: load, save, encode
+rules          how our own tokenizers normalise and split text
+making         train a BPE or unigram vocabulary on a corpus
+unigram        the unigram model's EM and pruning
+sentencepiece  read SentencePiece .model files
+tables         a tokenizer's tables for the kernels
+kernels        the same pieces in Numba, some thirty times faster
+"""
+
+from banyan.tokenizer.tokenizer import Tokenizer
+
+__all__ = ["Tokenizer"]

@@ -1,0 +1,174 @@
+"""Train a subword vocabulary on a corpus: count chunks, choose an alphabet, merge (BPE) or prune (unigram)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+from banyan.errors import BanyanError
+from banyan.support import threads as pool
+from banyan.tokenizer.rules import BLOCK, BLOCK_CHARACTERS, BYTES, START, assemble, make_fast, pair_of, utf8
+
+COVERAGE = 0.9995  # of the text, by the characters of the alphabet
+FEW = 256  # characters are all in the alphabet
+MOST_WORDS = 1_000_000  # distinct chunks held while counting; beyond, those rare so far are forgotten
+TRAINED_ON = 20_000_000  # chunks; the counts of a larger corpus are scaled down to it
+SMALLEST = 300  # vocabulary
+
+
+def train_on(
+    texts: Iterable[str],
+    kind: str,
+    vocab_size: int | None,
+    vocab_factor: float,
+    lowercase: bool,
+    zero_digits: bool,
+    show_progress: bool,
+) -> tokenizers.Tokenizer:
+    """The tokenizer that Tokenizer.train wraps."""
+    if kind not in ("bpe", "unigram"):
+        raise BanyanError(f"kind must be bpe or unigram, not {kind!r}")
+    if vocab_size is not None and vocab_size < SMALLEST:
+        raise BanyanError(f"vocab_size must be at least {SMALLEST} (256 of them stand for bytes), not {vocab_size}")
+    counts = _count(texts, (lowercase, zero_digits))
+    words = sum(count for chunk, count in counts.items() if chunk[0] == START)
+    if not words:
+        raise BanyanError("there is no text to make a vocabulary of")
+    size = vocab_size or max(SMALLEST, round(vocab_factor * suitable_vocab_size(words)))
+    alphabet = _alphabet(counts, size)
+    counts = _known(counts, alphabet)
+    make = _train_bpe if kind == "bpe" else _train_unigram
+    return assemble(make(counts, alphabet, size, show_progress), lowercase, zero_digits)
+
+
+def suitable_vocab_size(words: int) -> int:
+    """25,000 pieces for ten million words or more, fewer for less: the square root of the share, in hundreds."""
+    share = min(words / 10_000_000, 1.0)
+    return max(1000, round(25_000 * share**0.5 / 100) * 100)
+
+
+def _count(texts: Iterable[str], settings: tuple[bool, bool]) -> dict[str, int]:
+    """How often each chunk comes, white space and punctuation cut as `encode` will cut them."""
+    from banyan.tokenizer.kernels import tally
+
+    fast = make_fast(settings, [])
+    blank = assemble(models.BPE(), *settings)
+
+    def count(block: list[str], first: int) -> tuple[list[str], list[int]]:
+        encoded = utf8(block, first)
+        points, lengths = fast.encode(encoded, whole=True)
+        distinct, counts = tally(points)
+        chunks = distinct.tobytes().decode("utf-32").split("\n")[:-1]
+        odd = [encoded[text].decode() for text in np.flatnonzero(lengths < 0)]
+        odd = [blank.normalizer.normalize_str(text) for text in odd]
+        rest = [chunk for text in odd for chunk, _ in blank.pre_tokenizer.pre_tokenize_str(text)]
+        return chunks + rest, counts.tolist() + [1] * len(rest)
+
+    total: Counter[str] = Counter()
+    for jobs in _waves(texts):
+        for chunks, counts in pool.run(count, jobs):
+            for chunk, times in zip(chunks, counts, strict=True):
+                total[chunk] += times
+        least = 1
+        while len(total) > MOST_WORDS:  # a corpus without end: forget what is rare so far
+            least += 1
+            total = Counter({chunk: times for chunk, times in total.items() if times >= least})
+    return total
+
+
+def _waves(texts: Iterable[str]) -> Iterator[list[tuple[list[str], int]]]:
+    """Blocks of texts with the number of their first, a few blocks at a time."""
+    jobs: list[tuple[list[str], int]] = []
+    block: list[str] = []
+    size = 0
+    for number, text in enumerate(texts, 1):
+        block.append(text)
+        size += len(text) if isinstance(text, str) else 0
+        if len(block) == 4 * BLOCK or size > BLOCK_CHARACTERS:
+            jobs.append((block, number - len(block)))
+            block, size = [], 0
+        if len(jobs) == 8:
+            yield jobs
+            jobs = []
+    yield [*jobs, (block, number - len(block))] if block else jobs
+
+
+def _alphabet(counts: dict[str, int], vocab_size: int) -> set[str]:
+    """The characters that cover COVERAGE of the text, or the FEW most frequent; at most half of the vocabulary."""
+    characters: Counter[str] = Counter()
+    for chunk, times in counts.items():
+        for character in chunk:
+            characters[character] += times
+    del characters[START]
+    ranked = sorted(characters, key=lambda character: (-characters[character], character))
+    covered = np.cumsum([characters[character] for character in ranked])
+    enough = int(np.searchsorted(covered, COVERAGE * covered[-1])) + 1
+    return {START, *ranked[: min(max(enough, FEW), (vocab_size - len(BYTES)) // 2)]}
+
+
+def _known(counts: dict[str, int], alphabet: set[str]) -> dict[str, int]:
+    """Chunks with characters of the alphabet only, in a fixed order: others are broken where they have another one."""
+    known: Counter[str] = Counter()
+    for chunk, times in counts.items():
+        if alphabet.issuperset(chunk):
+            known[chunk] += times
+        else:
+            for part in "".join(c if c in alphabet else "\n" for c in chunk).split("\n"):
+                known[part] += times
+    del known[""]
+    return dict(sorted(known.items()))
+
+
+def _merges(
+    counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """At most `size` pieces of a BPE, the alphabet first, and its merges.
+
+    The library's trainer takes texts, not counts, so a chunk is fed as often as it comes. Its result does not depend on
+    the order of its hash tables once the alphabet is given: pairs of equal count are ranked by their ids.
+    """
+    total = sum(counts.values())
+    scale = min(1.0, TRAINED_ON / total)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        initial_alphabet=sorted(alphabet),
+        limit_alphabet=len(alphabet),
+        min_frequency=2,
+        special_tokens=[],
+        show_progress=show_progress,
+    )
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
+    feed = ((chunk + "\n") * int(times * scale) for chunk, times in counts.items() if len(chunk) > 1)
+    tokenizer.train_from_iterator(feed, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    return sorted(model["vocab"], key=model["vocab"].get), [pair_of(merge) for merge in model["merges"]]
+
+
+def _train_bpe(counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool) -> models.BPE:
+    pieces, merges = _merges(counts, alphabet, size - len(BYTES), show_progress)
+    vocabulary = {piece: id for id, piece in enumerate(BYTES + pieces)}
+    return models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True)
+
+
+def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool) -> models.Unigram:
+    """Three times as many pieces as wanted come from BPE; those that matter least go, a quarter at a time."""
+    from banyan.tokenizer.unigram import Unigram
+
+    size -= len(BYTES)
+    seeds, _ = _merges(counts, alphabet, 3 * size, show_progress)
+    model = Unigram(seeds, counts)
+    while len(model.pieces) > size:
+        model.prune(max(size, len(model.pieces) * 3 // 4))
+    model.fit(2)
+    scores = [round(score, 6) for score in model.scores]
+    ranked = sorted(zip(model.pieces, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    lowest = min(scores)
+    return models.Unigram([(byte, lowest) for byte in BYTES] + ranked, unk_id=0, byte_fallback=True)
+
+

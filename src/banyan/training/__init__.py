@@ -1,0 +1,32 @@
+"""From raw text to a model folder.
+
+trainer      train(): check what was asked for, prepare the text, run
+run          the training loop
+metrics      metrics.jsonl and what the progress bar shows
+plots        loss.png
+folder       the run's folder: its lock, its settings, what must not be lost
+checkpoint   the state of a run in one file
+distributed  several processes that train one model
+card         the model card
+gpu_steps    steps recorded as CUDA graphs
+gpu_windows  batches drawn on the GPU
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from banyan.training.run import Interrupted
+    from banyan.training.trainer import train
+
+__all__ = ["Interrupted", "train"]
+_HOMES = {"Interrupted": "banyan.training.run", "train": "banyan.training.trainer"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

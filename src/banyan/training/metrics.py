@@ -1,0 +1,74 @@
+"""metrics.jsonl, TensorBoard, and what the progress bar shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from banyan.config import Config
+from banyan.errors import BanyanError
+from banyan.support.display import Meter
+from banyan.support.needs import needs
+
+if TYPE_CHECKING:
+    pass
+
+class Pace:
+    """Shows how training goes, twice a second at most."""
+
+    def __init__(self, meter: Meter, epochs: int) -> None:
+        self.meter, self.epochs = meter, epochs
+        self.shown, self.tokens = time.monotonic(), 0
+
+    def show(self, rows: Sequence[dict[str, Any]]) -> None:
+        now = time.monotonic()
+        self.tokens += sum(row["tokens"] for row in rows)
+        if now - self.shown <= 0.5:
+            return
+        last = rows[-1]
+        speed, saved = self.tokens / (now - self.shown), 1 - last["nodes"] / last["plain_nodes"]
+        figures = {
+            "epoch": f"{last['epoch']}/{self.epochs}",
+            "loss": f"{last['loss']:.3f}",
+            "tokens/s": f"{speed:,.0f}",
+            "nodes saved": f"{saved:.0%}",
+        }
+        self.meter(last["step"], None, figures)
+        self.shown, self.tokens = now, 0
+
+
+class Metrics:
+    """metrics.jsonl: one JSON object a line, cut back to where the checkpoint was."""
+
+    def __init__(self, path: Path, length: int) -> None:
+        path.touch()
+        if path.stat().st_size < length:
+            raise BanyanError(f"{path} is shorter than at the last checkpoint; --overwrite starts again")
+        os.truncate(path, length)
+        self.file = path.open("a", encoding="utf-8")
+        self.length = length
+        if length == 0:
+            self.write(Config.head())
+
+    def write(self, metrics: Mapping[str, Any]) -> int:
+        line = json.dumps(metrics) + "\n"
+        self.file.write(line)
+        self.length += len(line)
+        return self.length
+
+    def sync(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def tensorboard_writer(out: Path) -> Any:
+    with needs("Logging to TensorBoard", "tensorboard"):
+        from torch.utils.tensorboard import SummaryWriter
+    return SummaryWriter(str(out / "tensorboard"))
