@@ -27,9 +27,9 @@ import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from banyan import reference
-from banyan.support import threads
 from banyan.config import Config
 from banyan.encoder import Banyan
+from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option

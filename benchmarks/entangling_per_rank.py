@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from banyan.config import Config
-from banyan.encoder import TOKENIZER, WEIGHTS, load_weights
-from banyan.model.graph import Graph
-from banyan.model import BanyanModel
 from banyan.corpus.report import Report
 from banyan.corpus.store import Store, shuffled_batches
+from banyan.encoder import TOKENIZER, WEIGHTS, load_weights
+from banyan.model import BanyanModel
+from banyan.model.graph import Graph
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option

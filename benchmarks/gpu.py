@@ -26,22 +26,23 @@ import triton
 from matplotlib.figure import Figure
 
 from banyan import reference
-from banyan.support import devices
 from banyan.backends import _numba
 from banyan.backends._triton.entangling import DeviceGraph, entangle
 from banyan.backends._triton.passes import Passes, backward, down_pass, returned, up_pass
-from banyan.training.gpu_steps import Steps
 from banyan.backends._triton.trees import TOKENS, Encoder, dropped_leaves, induce
 from banyan.backends._triton.vectors import g_functions, gates_of
-from banyan.training.gpu_windows import DeviceStore
 from banyan.config import Config
-from banyan.model.graph import runs_of_sentences
-from banyan.model import BanyanModel
-from banyan.model.objective import reconstruction
-from banyan.reference import Dropout, Functions
 from banyan.corpus.report import Report
 from banyan.corpus.store import Store, shuffled_batches
+from banyan.model import BanyanModel
+from banyan.model.dropout import Dropout
+from banyan.model.functions import Functions
+from banyan.model.graph import runs_of_sentences
+from banyan.model.objective import reconstruction
+from banyan.support import devices
 from banyan.tokenizer import Tokenizer
+from banyan.training.gpu_steps import Steps
+from banyan.training.gpu_windows import DeviceStore
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option
 

@@ -20,18 +20,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from banyan import reference
-from banyan.model import crops
-from banyan.model import initial
-from banyan.model import lexical
-from banyan.model import objective
-from banyan.support import threads
 from banyan.config import Config
 from banyan.encoder import Banyan
-from banyan.model.graph import with_few_repeats
-from banyan.model import BanyanModel
-from banyan.reference import Dropout
+from banyan.model import BanyanModel, crops, initial, lexical, objective
+from banyan.model.dropout import Dropout
+from banyan.model.graph import with_sublinear_tf
+from banyan.support import threads
 from banyan.tokenizer import Tokenizer
-from banyan.training.trainer import suitable_epochs
+from banyan.training.run import suitable_epochs
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option
 
@@ -42,7 +38,7 @@ COUNTED = ("paper", "default", "light")
 def tokenizer_of(config: Config, text: list[str]) -> Tokenizer:
     return Tokenizer.train(
         text,
-        kind=config.pieces,
+        kind=config.subword_model,
         vocab_factor=config.vocab_factor,
         lowercase=config.lowercase,
         zero_digits=config.zero_digits,
@@ -78,10 +74,10 @@ def _drawn(tokens: np.ndarray, offsets: np.ndarray, size: int, rng: np.random.Ge
 def _of_step(model: BanyanModel, batch: Ragged, step: int) -> int:
     config = model.config
     dropout = Dropout(config.dropout, config.seed, step, config.leaf_dropout)
-    cut = crops.cut_of(config)
+    cut = crops.smallest_part(config)
     graph: Any = model.structure(*(crops.batch_with_crops(*batch, dropout, cut) if cut else batch), dropout)
     with FlopCounterMode(display=False) as counter:
-        objective.loss(model, model(graph, dropout), config.crops).backward()
+        objective.loss(model, model(graph, dropout), config.infonce_weight).backward()
     counted = counter.get_total_flops()
     if config.preset == "paper":  # logits, and the gradients by both of their factors
         assert counted == 3 * 2 * graph.n_leaves * len(model.out_bias) * config.dim
@@ -96,8 +92,8 @@ def untrained(config: Config, tokenizer: Tokenizer, text: list[str]) -> Banyan:
     weights = {"embedding": rng.normal(size=(tokenizer.vocab_size, config.dim)).astype(np.float32)}
     for name in reference.Functions._fields:
         weights[name] = rng.uniform(2, 3, config.width).astype(np.float32)
-    if config.lexical:
-        sketches = initial.spelling(tokenizer.pieces, *tokenizer.encode(text), config.lexical, 0)
+    if config.lexical_dim:
+        sketches = initial.character_sketches(tokenizer.pieces, *tokenizer.encode(text), config.lexical_dim, 0)
         weights["lexical"] = lexical.rounded(sketches)
     return Banyan(config, tokenizer, weights)
 
@@ -106,10 +102,10 @@ def check(model: Banyan, text: list[str]) -> None:
     embeddings, table, config = model.encode(text), model.embedding.astype(np.float64), model.config
     for text_, found in zip(text, embeddings, strict=True):
         batch = model.tokenizer.encode([text_])
-        tokens, offsets = batch if config.repeats else with_few_repeats(*batch)
+        tokens, offsets = with_sublinear_tf(*batch) if config.sublinear_tf else batch
         graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
-        if config.lexical:
+        if config.lexical_dim:
             sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
             root = np.concatenate([root / np.linalg.norm(root), sums * config.lexical_weight / np.linalg.norm(sums)])
         np.testing.assert_allclose(found, root, rtol=1e-4, atol=1e-4)
@@ -137,9 +133,9 @@ def main() -> None:
     torch.set_num_threads(threads.available())
     text, source = sentences(options.sentences, options.data)
     configs = {name: Config.from_preset(name) for name in COUNTED}
-    made = {config.pieces: tokenizer_of(config, text) for config in (configs["paper"], configs["default"])}
-    counted = [products(config, made[config.pieces], text, options.samples) for config in configs.values()]
-    models = {name: untrained(configs[name], made[configs[name].pieces], text) for name in ("paper", "default")}
+    made = {config.subword_model: tokenizer_of(config, text) for config in (configs["paper"], configs["default"])}
+    counted = [products(config, made[config.subword_model], text, options.samples) for config in configs.values()]
+    models = {name: untrained(configs[name], made[configs[name].subword_model], text) for name in ("paper", "default")}
     some = text[: len(text) // 10]
     for model in models.values():
         check(model, some[:200])

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 
 from banyan.backends import _numba
 from banyan.config import Config
-from banyan.model.graph import Graph, disentangled, entangle
 from banyan.model.banyan_model import BanyanModel, _numpy_functions
-from banyan.reference import Functions
+from banyan.model.functions import Functions
+from banyan.model.graph import Graph, disentangled, entangle
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import best, report, sentences
 from experiments.data import add_data_option

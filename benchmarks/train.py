@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from banyan import reference
-from banyan.support import threads
 from banyan.config import Config
-from banyan.model.graph import Graph
 from banyan.model import BanyanModel
+from banyan.model.dropout import Dropout
+from banyan.model.graph import Graph
 from banyan.model.objective import reconstruction
-from banyan.reference import Dropout
+from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from banyan.commands import main
-from banyan.display import COMPILING
-from banyan.reference import Functions
+from banyan.model.functions import Functions
+from banyan.support.display import COMPILING
 from experiments import data
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from banyan import encoding, files
+from banyan import encoding
 from banyan.commands import main
 from banyan.config import Config
-from banyan.corpus import in_blocks
+from banyan.corpus.reading import in_blocks
+from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
-from banyan.reference import Functions
-from banyan.report import BAD_BYTES, MARKS, NOT_TEXT
+from banyan.model.functions import Functions
+from banyan.support import files
 from banyan.tokenizer import Tokenizer
 
 LINES = ["the cat sat on a mat", "", "a dog slept", "   ", "the cat sat", "naïve 日本 😀", 'quo"te \\ and\ttab', "end"]

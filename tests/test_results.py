@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from banyan.config import Config
+from banyan.corpus.store import Store
 from banyan.evaluate.retrieval import Beir, retrieval
-from banyan.store import Store
 from experiments.data import paper_source
 from experiments.pages import claims as page_claims
 from experiments.pages import ideas as page_ideas
@@ -167,7 +167,8 @@ def ideas_of(folder: Path, **found: list[dict[str, Any]]) -> list[str]:
     return page_ideas.render(folder).splitlines()
 
 
-PARTS = {"infonce_weight": 1.0, "infonce_min_part": 0.3, "init_sketch": 1.0, "init_ppmi": 1.0, "init_gate": 0.95}
+PARTS = {"infonce_weight": 1.0, "crop_kind": "parts", "infonce_min_part": 0.3}
+PARTS |= {"init_sketch": 1.0, "init_ppmi": 1.0, "init_gate": 0.95}
 
 
 def test_every_idea_that_was_run_has_its_row():
@@ -191,9 +192,9 @@ def test_a_row_tells_only_what_differs_from_what_its_list_shares(tmp_path):
         idea("start-untrained", **{**PARTS, "infonce_weight": 3.0}, trained=False),
     ]
     lines = ideas_of(tmp_path, ideas=some)
-    assert any("5 epochs, spelling 1, company 1, gate 0.95, crops 1 (parts, ≥ 0.3, τ 0.05)." in line for line in lines)
+    assert any("5 epochs, sketch 1, PPMI 1, gate 0.95, InfoNCE 1 (parts, ≥ 0.3, τ 0.05)." in line for line in lines)
     told = [line.split(" | ")[1] for line in lines if line.startswith("| start")]
-    assert told == ["nothing", "τ 0.03", "preset `paper`", "unigram", "no crops", "not trained"]
+    assert told == ["nothing", "τ 0.03", "preset `paper`", "unigram", "no InfoNCE", "not trained"]
 
 
 def test_an_idea_that_was_taken_out_stays_in_its_list_with_its_setting(tmp_path):

@@ -24,8 +24,8 @@ import numpy as np
 
 from banyan.encoder import TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
+from banyan.model.functions import Functions
 from banyan.model.graph import Forest, Graph, entangle
-from banyan.reference import Functions
 from experiments.data import add_data_option, corpus_lines
 from experiments.figures.style import BLUE, GREEN, MARKERS, ORANGE, picture, plain_axes
 from experiments.hardware import processor

@@ -20,9 +20,9 @@ import numpy as np
 from banyan import Banyan
 from banyan.commands import main
 from banyan.errors import BanyanError
-from banyan.files import write_text
 from banyan.search.index import Index
 from banyan.search.searching import MODES, Searcher
+from banyan.support.files import write_text
 from experiments.latin.sets import Parallel, best_first, opening
 from experiments.measuring.baselines import TfIdf
 

@@ -25,7 +25,7 @@ import numpy as np
 from banyan import Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Interval, Outcome
-from banyan.files import write_text
+from banyan.support.files import write_text
 from experiments.data import add_data_option, corpus_lines
 from experiments.latin import echoes, sets
 from experiments.measuring.baselines import IDF_LINES, Score, TfIdf, spearman

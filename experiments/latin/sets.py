@@ -17,9 +17,9 @@ from banyan import Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Pairs, Tabs
-from banyan.files import write_text
 from banyan.search.index import Index, Maker, unit
 from banyan.search.searching import Searcher
+from banyan.support.files import write_text
 from experiments.measuring.baselines import Score, TfIdf
 
 DEPTH = 10  # documents of a ranking; what comes after them counts as not found

@@ -27,13 +27,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from banyan import baselines, files, threads
+from banyan import baselines
 from banyan.baselines import folder as folders
 from banyan.config import Config
 from banyan.encoder import SETTINGS, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate import suites, table
 from banyan.evaluate.suites import Task
+from banyan.support import files, threads
 from experiments.data import add_data_option, corpus_lines
 from experiments.hardware import processor
 from experiments.places import RESULTS, ROOT

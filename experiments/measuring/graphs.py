@@ -8,7 +8,7 @@ import numpy as np
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.graph import Forest, Graph, with_few_repeats
+from banyan.model.graph import Forest, Graph, with_sublinear_tf
 
 
 def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Forest:
@@ -16,8 +16,8 @@ def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Fore
     from banyan.backends import _numba
 
     tokens, offsets = model.tokenizer.encode(texts)
-    if not model.config.repeats:
-        tokens, offsets = with_few_repeats(tokens, offsets)
+    if model.config.sublinear_tf:
+        tokens, offsets = with_sublinear_tf(tokens, offsets)
     lengths = np.diff(offsets)
     kept = np.flatnonzero((lengths >= model.config.min_pieces) & (lengths <= model.config.max_pieces))[:n]
     if n is not None and len(kept) < n:

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from banyan.files import write_text
+from banyan.support.files import write_text
 from experiments.pages import ideas, latin, results, systems
 from experiments.pages.markdown import GENERATED, between
 from experiments.places import DOCS, RESULTS, ROOT

@@ -80,7 +80,7 @@ def _told(figure: Figure | None) -> str:
 
 def _dimensions(every: Compared, system: System) -> str:
     if runs := every.runs(system):
-        return str(runs[0]["settings"]["dim"] + runs[0]["settings"].get("lexical", 0))
+        return str(runs[0]["settings"]["dim"] + runs[0]["settings"].get("lexical_dim", 0))
     found = every.of(system).all
     return str(found["dimensions"] or "no vectors") if "dimensions" in found else NOT_MEASURED
 

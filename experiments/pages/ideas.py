@@ -23,44 +23,44 @@ WORDS, RETRIEVAL = "mturk-771", "quora_small_retrieval"
 FIGURES = [*SENTENCES, "mean", "words (MTurk)", "Quora stand-in"]
 LISTS = list(dict.fromkeys(idea.groups[0] for idea in DEFINED))  # in the order tried
 CODE = {  # what changed in the code, and no setting tells
-    "second": "From here on the n-grams that a spelling is made of have marks at the ends of a piece.",
-    "fourth": "From here on the company of a token that has none is 0.",
+    "second": "From here on the n-grams of a sketch have marks at the ends of a piece.",
+    "fourth": "From here on the PPMI vector of a token without neighbours is 0.",
     "seventh-list": "Training, too, saw each token once in a sentence; later only encoding leaves repeats out.",
     "twelfth-list": "From here on unigram pieces are fitted from a beginning that keeps short words whole.",
 }
 PAPER: Settings = {  # what preset paper has of the settings that a table may show, by the names in the records
-    "dim": 256, "structure": "induced", "ngrams": 0, "spelling": 0.0, "company": 0.0, "lexical": 0,
-    "lexical_weight": 0.7, "gate": None, "dropout": 0.1, "pieces": "bpe", "vocab_size": None, "vocab_factor": 1.0,
-    "zero_digits": True, "repeats": True, "epochs": 15, "batch_size": 512, "lr": 1e-3, "lr_end": 1.0,
-    "objective": "cross-entropy", "crops": 0.0, "crop_temperature": 0.05, "crop_shortest": 0.5, "crop_kind": "free",
-    "candidates": "all", "output": 0.0,
+    "dim": 256, "structure": "induced", "ngrams": 0, "init_sketch": 0.0, "init_ppmi": 0.0, "lexical_dim": 0,
+    "lexical_weight": 0.7, "init_gate": None, "dropout": 0.1, "subword_model": "bpe", "vocab_size": None,
+    "vocab_factor": 1.0, "zero_digits": True, "sublinear_tf": False, "epochs": 15, "batch_size": 512, "lr": 1e-3,
+    "final_lr_frac": 1.0, "objective": "cross-entropy", "infonce_weight": 0.0, "infonce_temperature": 0.05,
+    "infonce_min_part": 0.5, "crop_kind": "free", "candidates": "all", "output": 0.0,
 }  # fmt: skip
-_TRAINING = ("dropout", "batch_size", "lr", "lr_end", "objective", "crops", "candidates", "output")
-_CROPS = ("crop_kind", "crop_shortest", "crop_temperature")
+_TRAINING = ("dropout", "batch_size", "lr", "final_lr_frac", "objective", "infonce_weight", "candidates", "output")
+_CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
 
 _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are told
     "epochs": lambda n: {0: "not trained", None: "epochs that suit"}.get(n, f"{n} epoch{'s' * (n != 1)}"),
     "structure": lambda kind: f"{kind} trees",
-    "ngrams": lambda n: f"n-grams learnt beside ({n:,})" if n else "no n-grams learnt beside",
-    "spelling": lambda length: f"spelling {length:g}",
-    "company": lambda length: f"company {length:g}",
-    "lexical": lambda n: f"{n} lexical dimensions",
-    "gate": lambda share: "the authors' gate" if share is None else f"gate {share:g}",
-    "crops": lambda weight: f"crops {weight:g}" if weight else "no crops",
+    "ngrams": lambda n: f"learned n-gram vectors ({n:,})" if n else "no learned n-gram vectors",
+    "init_sketch": lambda length: f"sketch {length:g}",
+    "init_ppmi": lambda length: f"PPMI {length:g}",
+    "lexical_dim": lambda n: f"{n} lexical dimensions",
+    "init_gate": lambda share: "the authors' gate" if share is None else f"gate {share:g}",
+    "infonce_weight": lambda weight: f"InfoNCE {weight:g}" if weight else "no InfoNCE",
     "crop_kind": lambda kind: "parts" if kind == "parts" else "overlapping crops",
-    "crop_shortest": lambda share: f"≥ {share:g}",
-    "crop_temperature": lambda tau: f"τ {tau:g}",
+    "infonce_min_part": lambda share: f"≥ {share:g}",
+    "infonce_temperature": lambda tau: f"τ {tau:g}",
     "output": lambda lengths: f"output layer begins as {lengths:g} × leaves" if lengths else "random output layer",
-    "pieces": lambda kind: "BPE" if kind == "bpe" else kind,
+    "subword_model": lambda kind: "BPE" if kind == "bpe" else kind,
     "vocab_size": lambda n: f"vocabulary {n:,}" if n else "vocabulary that suits",
     "vocab_factor": lambda factor: f"vocabulary × {factor:g}",
     "zero_digits": lambda zero: "digits as 0" if zero else "digits kept",
-    "repeats": lambda repeats: "every token" if repeats else "each token once",
+    "sublinear_tf": lambda sublinear: "each token once" if sublinear else "every token",
     "dim": lambda n: f"{n} dimensions",
     "dropout": lambda share: f"dropout {share:g}",
     "batch_size": lambda n: f"batches of {n:,}",
     "lr": lambda rate: f"rate {rate:g}",
-    "lr_end": lambda share: "rate falls to 0" if share == 0 else f"{share:g} of the rate left at the end",
+    "final_lr_frac": lambda share: "rate falls to 0" if share == 0 else f"{share:g} of the rate left at the end",
     "objective": lambda kind: "both objectives" if kind == "both" else kind,
     "candidates": lambda kind: "candidates of the batch" if kind == "batch" else "all candidates",
 }
@@ -166,17 +166,17 @@ def _shared(runs: Sequence[Run]) -> str:
 def phrases(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
     """Where settings differ from the base, in words; not those that had no part in the run."""
     idle = set(_TRAINING) if settings["epochs"] == 0 else set()
-    if not settings["crops"] or idle:
+    if not settings["infonce_weight"] or idle:
         idle.update(_CROPS)
     differ = [name for name in settings if name not in idle and settings[name] != base.get(name)]
-    if "crops" in differ and not base["crops"] and settings["crops"]:
+    if "infonce_weight" in differ and not base["infonce_weight"] and settings["infonce_weight"]:
         return _with_crops(settings, [name for name in differ if name not in _CROPS])
     return [_phrase(name, settings[name]) for name in _in_order(differ)]
 
 
 def _with_crops(settings: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     kind = ", ".join(_phrase(name, settings[name]) for name in _CROPS)
-    return [_phrase(name, settings[name]) + f" ({kind})" * (name == "crops") for name in _in_order(names)]
+    return [_phrase(name, settings[name]) + f" ({kind})" * (name == "infonce_weight") for name in _in_order(names)]
 
 
 def _in_order(names: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from banyan.files import write_text
+from banyan.support.files import write_text
 
 
 def read(path: Path) -> dict[str, Any]:

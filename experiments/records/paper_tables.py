@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from banyan.errors import BanyanError
-from banyan.files import write_text
+from banyan.support.files import write_text
 from experiments.data import paper_source
 from experiments.places import RESULTS
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from banyan.files import write_text
+from banyan.support.files import write_text
 from experiments.records.estimates import Estimate
 
 RUNS = "runs"  # the folder of the runs behind the tables, in experiments/results

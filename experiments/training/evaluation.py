@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from banyan import threads
 from banyan.config import Config
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.outcome import mean
 from banyan.evaluate.suites import Row
+from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 
 ENGLISH = ("sts", "words", "retrieval", "dev")

@@ -10,79 +10,79 @@ from typing import Any
 from experiments.training.runs import Experiment
 
 EPOCHS = 5
-COUNTED: dict[str, Any] = {"spelling": 1.0, "company": 1.0, "gate": 0.95}
-PARTS: dict[str, Any] = {"crops": 0.3, "crop_kind": "parts", "crop_shortest": 0.3}
-START: dict[str, Any] = {**COUNTED, **PARTS, "crops": 1.0}
-THIRD: dict[str, Any] = {**START, "gate": 0.98, "pieces": "unigram", "zero_digits": False}
-FOURTH: dict[str, Any] = {**THIRD, "crops": 3.0, "crop_temperature": 0.03}
-FIFTH: dict[str, Any] = {**FOURTH, "pieces": "bpe", "vocab_factor": 2.0}
-ONCE: dict[str, Any] = {**FOURTH, "repeats": False}
-TWELFTH: dict[str, Any] = {**ONCE, "lexical": 256}
+COUNTED: dict[str, Any] = {"init_sketch": 1.0, "init_ppmi": 1.0, "init_gate": 0.95}
+PARTS: dict[str, Any] = {"infonce_weight": 0.3, "infonce_min_part": 0.3}
+START: dict[str, Any] = {**COUNTED, **PARTS, "infonce_weight": 1.0}
+THIRD: dict[str, Any] = {**START, "init_gate": 0.98, "subword_model": "unigram", "zero_digits": False}
+FOURTH: dict[str, Any] = {**THIRD, "infonce_weight": 3.0, "infonce_temperature": 0.03}
+FIFTH: dict[str, Any] = {**FOURTH, "subword_model": "bpe", "vocab_factor": 2.0}
+ONCE: dict[str, Any] = {**FOURTH, "sublinear_tf": True}
+TWELFTH: dict[str, Any] = {**ONCE, "lexical_dim": 256}
 CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
 WIDE: dict[str, Any] = {"dim": 512, "channels": 256}
 
 _SECOND: dict[str, dict[str, Any]] = {
     "0": {},
     "no-dropout": {"dropout": 0.0},
-    "crops-3": {"crops": 3.0},
-    "crops-10": {"crops": 10.0},
-    "warm": {"crop_temperature": 0.1},
-    "warm-3": {"crops": 3.0, "crop_temperature": 0.1},
-    "cold": {"crop_temperature": 0.03},
-    "short": {"crop_shortest": 0.1},
+    "crops-3": {"infonce_weight": 3.0},
+    "crops-10": {"infonce_weight": 10.0},
+    "warm": {"infonce_temperature": 0.1},
+    "warm-3": {"infonce_weight": 3.0, "infonce_temperature": 0.1},
+    "cold": {"infonce_temperature": 0.03},
+    "short": {"infonce_min_part": 0.1},
     "1-epoch": {"epochs": 1},
-    "2-epochs-falling": {"epochs": 2, "lr_end": 0.0},
+    "2-epochs-falling": {"epochs": 2, "final_lr_frac": 0.0},
     "slow": {"lr": 3e-4},
-    "spelling-2": {"spelling": 2.0},
-    "company-2": {"company": 2.0},
-    "long": {"spelling": 4.0, "company": 4.0},
+    "spelling-2": {"init_sketch": 2.0},
+    "company-2": {"init_ppmi": 2.0},
+    "long": {"init_sketch": 4.0, "init_ppmi": 4.0},
     "2048": {"batch_size": 2048},
     "50000": {"vocab_size": 50_000},
     "digits": {"zero_digits": False},
-    "unigram": {"pieces": "unigram"},
-    "gate": {"gate": 0.98},
-    "dropout-3": {"crops": 3.0, "dropout": 0.0},
-    "no-crops": {"crops": 0.0},
+    "unigram": {"subword_model": "unigram"},
+    "gate": {"init_gate": 0.98},
+    "dropout-3": {"infonce_weight": 3.0, "dropout": 0.0},
+    "no-crops": {"infonce_weight": 0.0},
 }
 _THIRD: dict[str, dict[str, Any]] = {
     "0": {},
-    "cold": {"crop_temperature": 0.03},
+    "cold": {"infonce_temperature": 0.03},
     "no-dropout": {"dropout": 0.0},
-    "cold-no-dropout": {"crop_temperature": 0.03, "dropout": 0.0},
-    "less-dropout": {"crop_temperature": 0.03, "dropout": 0.03},
-    "cold-falling": {"crop_temperature": 0.03, "lr_end": 0.0},
-    "cold-crops-3": {"crop_temperature": 0.03, "crops": 3.0},
-    "2-epochs": {"crop_temperature": 0.03, "epochs": 2},
-    "10-epochs": {"crop_temperature": 0.03, "epochs": 10},
-    "batch": {"crop_temperature": 0.03, "candidates": "batch"},
-    "both": {"crop_temperature": 0.03, "objective": "both", "epochs": 1},
-    "1024": {"crop_temperature": 0.03, "batch_size": 1024},
+    "cold-no-dropout": {"infonce_temperature": 0.03, "dropout": 0.0},
+    "less-dropout": {"infonce_temperature": 0.03, "dropout": 0.03},
+    "cold-falling": {"infonce_temperature": 0.03, "final_lr_frac": 0.0},
+    "cold-crops-3": {"infonce_temperature": 0.03, "infonce_weight": 3.0},
+    "2-epochs": {"infonce_temperature": 0.03, "epochs": 2},
+    "10-epochs": {"infonce_temperature": 0.03, "epochs": 10},
+    "batch": {"infonce_temperature": 0.03, "candidates": "batch"},
+    "both": {"infonce_temperature": 0.03, "objective": "both", "epochs": 1},
+    "1024": {"infonce_temperature": 0.03, "batch_size": 1024},
 }
 _FOURTH: dict[str, dict[str, Any]] = {
-    "spelling-2": {"spelling": 2.0},
-    "more": {"spelling": 2.0, "company": 2.0},
-    "crops-10": {"crops": 10.0},
-    "colder": {"crop_temperature": 0.02},
+    "spelling-2": {"init_sketch": 2.0},
+    "more": {"init_sketch": 2.0, "init_ppmi": 2.0},
+    "crops-10": {"infonce_weight": 10.0},
+    "colder": {"infonce_temperature": 0.02},
     "less-dropout": {"dropout": 0.05},
     "10-epochs": {"epochs": 10},
-    "falling": {"lr_end": 0.0},
+    "falling": {"final_lr_frac": 0.0},
     "1024": {"batch_size": 1024},
-    "even": {"crop_shortest": 0.45},
+    "even": {"infonce_min_part": 0.45},
     "balanced": {"structure": "balanced"},
     "random": {"structure": "random"},
     "cheap": CHEAP,
-    "no-company": {"company": 0.0},
+    "no-company": {"init_ppmi": 0.0},
 }
 _TWELFTH: dict[str, dict[str, Any]] = {
     "0": {},
-    "no-spelling": {"spelling": 0.0},
-    "half-spelling": {"spelling": 0.5},
-    "no-spelling-crops-1": {"spelling": 0.0, "crops": 1.0},
-    "no-spelling-company-2": {"spelling": 0.0, "company": 2.0},
+    "no-spelling": {"init_sketch": 0.0},
+    "half-spelling": {"init_sketch": 0.5},
+    "no-spelling-crops-1": {"init_sketch": 0.0, "infonce_weight": 1.0},
+    "no-spelling-company-2": {"init_sketch": 0.0, "init_ppmi": 2.0},
     "x2": {"vocab_factor": 2.0},
-    "x2-no-spelling": {"vocab_factor": 2.0, "spelling": 0.0},
-    "x2-crops-1": {"vocab_factor": 2.0, "crops": 1.0},
-    "x2-no-spelling-crops-1": {"vocab_factor": 2.0, "spelling": 0.0, "crops": 1.0},
+    "x2-no-spelling": {"vocab_factor": 2.0, "init_sketch": 0.0},
+    "x2-crops-1": {"vocab_factor": 2.0, "infonce_weight": 1.0},
+    "x2-no-spelling-crops-1": {"vocab_factor": 2.0, "init_sketch": 0.0, "infonce_weight": 1.0},
 }
 
 
@@ -97,18 +97,18 @@ def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: 
 IDEAS = [
     _idea("paper-5"),
     _idea("parts", PARTS),
-    _idea("gate", {"gate": 0.95}),
-    _idea("spelling", COUNTED, {"company": 0.0}),
-    _idea("company", COUNTED, {"spelling": 0.0}),
+    _idea("gate", {"init_gate": 0.95}),
+    _idea("spelling", COUNTED, {"init_ppmi": 0.0}),
+    _idea("company", COUNTED, {"init_sketch": 0.0}),
     _idea("counted-untrained", COUNTED, trained=False),
     _idea("counted", COUNTED),
     _idea("counted-parts", COUNTED, PARTS),
-    _idea("counted-parts-1", COUNTED, PARTS, {"crops": 1.0}),
-    _idea("counted-parts-3", COUNTED, PARTS, {"crops": 3.0}),
-    _idea("counted-parts-warm", COUNTED, PARTS, {"crop_temperature": 0.1}),
+    _idea("counted-parts-1", COUNTED, PARTS, {"infonce_weight": 1.0}),
+    _idea("counted-parts-3", COUNTED, PARTS, {"infonce_weight": 3.0}),
+    _idea("counted-parts-warm", COUNTED, PARTS, {"infonce_temperature": 0.1}),
     _idea("counted-parts-slow", COUNTED, PARTS, {"lr": 3e-4}),
-    _idea("counted-long-parts", COUNTED, PARTS, {"spelling": 3.0, "company": 3.0}),
-    _idea("counted-parts-falling", COUNTED, PARTS, {"lr_end": 0.0}),
+    _idea("counted-long-parts", COUNTED, PARTS, {"init_sketch": 3.0, "init_ppmi": 3.0}),
+    _idea("counted-parts-falling", COUNTED, PARTS, {"final_lr_frac": 0.0}),
     _idea("counted-parts-batch", COUNTED, PARTS, {"candidates": "batch"}),
     _idea("counted-parts-2048", COUNTED, PARTS, {"batch_size": 2048, "lr": 2e-3}),
     _idea("counted-parts-1-epoch", COUNTED, PARTS, {"epochs": 1}),
@@ -123,39 +123,41 @@ IDEAS = [
     _idea("third-untrained", THIRD, group="third", trained=False),
     *(_idea(f"fourth-{name}", FOURTH, settings, group="fourth") for name, settings in _FOURTH.items()),
     *(_idea("fifth", FIFTH, group="fifth-list", language=language) for language in ("en", "hi", "ha", "af")),
-    _idea("fifth-half-company", FIFTH, {"company": 0.5}, group="fifth-list"),
-    _idea("fifth-crops-1", FIFTH, {"crops": 1.0}, group="fifth-list"),
-    _idea("fifth-spelling-2", FIFTH, {"spelling": 2.0}, group="fifth-list"),
+    _idea("fifth-half-company", FIFTH, {"init_ppmi": 0.5}, group="fifth-list"),
+    _idea("fifth-crops-1", FIFTH, {"infonce_weight": 1.0}, group="fifth-list"),
+    _idea("fifth-spelling-2", FIFTH, {"init_sketch": 2.0}, group="fifth-list"),
     _idea("fifth-unigram", FOURTH, group="fifth-list", language="hi"),
     # on a CPU: does a small corpus need more steps?
     _idea("cheap-unigram", FOURTH, CHEAP, group="sixth", language="ha"),
-    _idea("cheap-bpe", FOURTH, CHEAP, {"pieces": "bpe"}, group="sixth", language="ha"),
-    _idea("once", FOURTH, CHEAP, {"pieces": "bpe", "repeats": False, "epochs": 8}, group="sixth", language="ha"),
+    _idea("cheap-bpe", FOURTH, CHEAP, {"subword_model": "bpe"}, group="sixth", language="ha"),
+    _idea(
+        "once", FOURTH, CHEAP, {"subword_model": "bpe", "sublinear_tf": True, "epochs": 8}, group="sixth", language="ha"
+    ),
     # next: each token once in a tree; how many epochs, and which pieces, for other languages
     _idea("seventh", ONCE, group="seventh-list"),
-    _idea("seventh-bpe", ONCE, {"pieces": "bpe"}, group="seventh-list"),
+    _idea("seventh-bpe", ONCE, {"subword_model": "bpe"}, group="seventh-list"),
     _idea("seventh-x2", ONCE, {"vocab_factor": 2.0}, group="seventh-list"),
     _idea("seventh-3-epochs", ONCE, {"epochs": 3}, group="seventh-list"),
     _idea("seventh-256", ONCE, {"batch_size": 256}, group="seventh-list"),
     _idea("seventh-384", ONCE, {"dim": 384, "channels": 192}, group="seventh-list"),
     _idea("seventh-512", ONCE, WIDE, group="seventh-list"),
-    _idea("seventh-512-more", ONCE, WIDE, {"spelling": 2.0, "company": 2.0}, group="seventh-list"),
+    _idea("seventh-512-more", ONCE, WIDE, {"init_sketch": 2.0, "init_ppmi": 2.0}, group="seventh-list"),
     *(
-        _idea(f"seventh-{pieces}-{n}", ONCE, {"pieces": pieces, "epochs": n}, group="seventh-list", language=language)
+        _idea(f"seventh-{kind}-{n}", ONCE, {"subword_model": kind, "epochs": n}, group="seventh-list", language=language)
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
-        for pieces in ("unigram", "bpe")
+        for kind in ("unigram", "bpe")
         for n in (5, 12)
     ),
     # once more with every repeat in the trees that are learnt from
     _idea("eighth", FOURTH, group="eighth-list"),
-    _idea("eighth-bpe", FOURTH, {"pieces": "bpe"}, group="eighth-list"),
+    _idea("eighth-bpe", FOURTH, {"subword_model": "bpe"}, group="eighth-list"),
     _idea("eighth-512", FOURTH, WIDE, group="eighth-list"),
     *(
-        _idea("eighth-bpe-12", FOURTH, {"pieces": "bpe", "epochs": 12}, group="eighth-list", language=language)
+        _idea("eighth-bpe-12", FOURTH, {"subword_model": "bpe", "epochs": 12}, group="eighth-list", language=language)
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
     *(
-        _idea("ninth-512", ONCE, WIDE, {"pieces": "bpe", "epochs": 12}, group="ninth-list", language=one)
+        _idea("ninth-512", ONCE, WIDE, {"subword_model": "bpe", "epochs": 12}, group="ninth-list", language=one)
         for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
     # spelling has dimensions of its own: need leaves begin with it, and can they be whole words?

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from banyan import devices
 from banyan.config import Config
-from banyan.objective import cross_entropy
-from banyan.store import Store, shuffled_batches
+from banyan.corpus.store import Store, shuffled_batches
+from banyan.model.objective import cross_entropy
+from banyan.support import devices
 from banyan.tokenizer import Tokenizer
-from banyan.training import DEV_MOST, suitable_epochs
+from banyan.training.run import DEV_MOST, suitable_epochs
 
 WIDTH = 2  # U
 

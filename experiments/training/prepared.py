@@ -11,10 +11,10 @@ from pathlib import Path
 
 from banyan.config import Config
 from banyan.corpus import Corpus
-from banyan.display import Display
+from banyan.corpus.store import Store
 from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError
-from banyan.store import Store
+from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from experiments.data import corpus
 
@@ -45,7 +45,7 @@ def prepared(language: str, data: Path, work: Path, display: Display, config: Co
 def name_of(language: str, config: Config) -> str:
     """Of the folder."""
     usual = Config()
-    parts = [config.pieces if config.pieces != usual.pieces else None, config.vocab_size]
+    parts = [config.subword_model if config.subword_model != usual.subword_model else None, config.vocab_size]
     parts += [f"x{config.vocab_factor:g}" if config.vocab_factor != 1 else None]
     parts += [None if config.zero_digits else "digits"]
     return "-".join(str(part) for part in [language, *parts] if part is not None)
@@ -59,7 +59,7 @@ def _tokenizer(folder: Path, corpus: Path, config: Config, display: Display) -> 
         folder.mkdir(parents=True, exist_ok=True)
         Tokenizer.train(
             Corpus(corpus),
-            kind=config.pieces,
+            kind=config.subword_model,
             vocab_size=config.vocab_size,
             vocab_factor=config.vocab_factor,
             lowercase=config.lowercase,

@@ -20,10 +20,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from banyan import devices
 from banyan.config import Config
-from banyan.display import Display, duration
 from banyan.errors import BanyanError, first_line
+from banyan.support import devices
+from banyan.support.display import Display, duration
 from experiments.data import add_data_option
 from experiments.places import RESULTS
 from experiments.records import store
@@ -182,7 +182,8 @@ def _finished(found: dict[str, Any] | None, recorded: dict[str, Any]) -> dict[st
     """The record, if it has the same settings. Settings that are newer than the record have their default."""
     if found is None:
         return None
-    made_with = {**found, "settings": {**Config().to_dict(), **found["settings"]}}
+    settings = {name: found["settings"].get(name, value) for name, value in Config().to_dict().items()}
+    made_with = {**found, "settings": settings}
     return found if all(made_with.get(name) == value for name, value in recorded.items()) else None
 
 

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from banyan import devices, threads
 from banyan.config import DEFAULT_PRESET, Config
-from banyan.display import Display
-from banyan.distributed import Processes
 from banyan.model import BanyanModel
-from banyan.runfolder import METRICS, RunFolder
-from banyan.training import Run
+from banyan.support import devices, threads
+from banyan.support.display import Display
+from banyan.training.distributed import Processes
+from banyan.training.folder import METRICS, RunFolder
+from banyan.training.run import Run
 from experiments.data import SHOWN
 from experiments.hardware import processor
 from experiments.places import ROOT
@@ -69,7 +69,7 @@ def trained(
 def _banyan(
     experiment: Experiment, config: Config, text: Prepared, folder: Path, device: torch.device, display: Display
 ) -> Trained:
-    model = BanyanModel(config, text.tokenizer.vocab_size, pieces=text.tokenizer.pieces).to(device)
+    model = BanyanModel(config, text.tokenizer.vocab_size).to(device)
     model.precision = devices.choose_precision("auto", device)
     training: dict[str, Any] = {}
     place = RunFolder(folder)
@@ -82,7 +82,7 @@ def _banyan(
             training = {"seconds": run.seconds, "precision": model.precision, **_told(place.out / METRICS)}
     shutil.rmtree(folder)
     numbers = {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
-    return Trained(model.folded(), counted(numbers), training)
+    return Trained(model.weights(), counted(numbers), training)
 
 
 def _no_tree(experiment: Experiment, config: Config, text: Prepared, device: torch.device) -> Trained:
@@ -94,7 +94,7 @@ def _no_tree(experiment: Experiment, config: Config, text: Prepared, device: tor
 
 def counted(numbers: dict[str, torch.Tensor]) -> dict[str, int]:
     """How many parameters of each kind the model has."""
-    kinds = {"embedding": "embedding", "ngram_vectors": "embedding", "out_weight": "output", "out_bias": "output"}
+    kinds = {"embedding": "embedding", "out_weight": "output", "out_bias": "output"}
     counts = {"functions": 0, "embedding": 0, "output": 0}
     for name, tensor in numbers.items():
         counts[kinds.get(name, "functions")] += tensor.numel()

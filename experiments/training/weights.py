@@ -16,8 +16,8 @@ import numpy as np
 from banyan.config import Config
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
-from banyan.files import atomic
-from banyan.reference import Functions
+from banyan.model.functions import Functions
+from banyan.support.files import atomic
 from banyan.tokenizer import Tokenizer
 from experiments.places import RESULTS
 from experiments.records.store import RUNS

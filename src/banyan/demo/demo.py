@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from banyan.config import Config
 from banyan.demo.stdlib_text import Entry, StdlibText, gather
 from banyan.errors import BanyanError
-from banyan.files import write_text
-from banyan.stdlib_text import Entry, StdlibText, gather
+from banyan.support.files import write_text
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from banyan import threads
+from banyan.support import threads
 from banyan.support.needs import needs
-from banyan.tokenizer import BYTES
+from banyan.tokenizer.rules import BYTES
 
 SHORTEST, LONGEST = 3, 4  # n-grams
 SAMPLE = 30_000  # sentences tell how rare an n-gram is

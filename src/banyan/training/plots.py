@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from banyan import files
+from banyan.support import files
 from banyan.support.needs import needs
 
 
