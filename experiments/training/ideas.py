@@ -143,8 +143,8 @@ IDEAS = [
     _idea("seventh-512", ONCE, WIDE, group="seventh-list"),
     _idea("seventh-512-more", ONCE, WIDE, {"init_sketch": 2.0, "init_ppmi": 2.0}, group="seventh-list"),
     *(
-        _idea(f"seventh-{kind}-{n}", ONCE, {"subword_model": kind, "epochs": n}, group="seventh-list", language=language)
-        for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+        _idea(f"seventh-{kind}-{n}", ONCE, {"subword_model": kind, "epochs": n}, group="seventh-list", language=one)
+        for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
         for kind in ("unigram", "bpe")
         for n in (5, 12)
     ),
