@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from banyan.commands._parser import Parser
 from banyan.commands._shared import QUIET, SOURCES, column_argument
+from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from banyan.config import Config, Setting
@@ -29,8 +30,8 @@ def arguments(parser: Parser) -> None:
 
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
     parser.renamed = {_flag(old): _flag(new) for old, new in RENAMED.items()}
-    parser.add_argument("-h", "--help", action=_Help, nargs=0, help="show the options most people use")
-    parser.add_argument("--help-all", action=_Help, nargs=0, help="show every option, by group")
+    for names, help in ((("-h", "--help"), "show the options most people use"), (("--help-all",), "show every option")):
+        parser.add_argument(*names, action=_Help, nargs=0, default=argparse.SUPPRESS, help=help)
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the model to")
     presets = f"settings to start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET})"
@@ -127,7 +128,8 @@ def _flag(name: str) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    from banyan.training import train
+    with needs("Training", "train"):
+        from banyan.training import train
 
     values = {name: value for name, value in vars(options).items() if name not in ("command", "parser")}
     train(values.pop("corpus"), values.pop("out"), **values)

@@ -132,13 +132,23 @@ class Store:
         return cls(tokens, offsets, Report.from_dict(meta["report"]), fingerprint)
 
 
-def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int, rank: int = 0) -> list[np.ndarray]:
-    """All indices below n, in an order that depends on (seed, epoch, rank) alone; the last batch may be short."""
+def shuffled(n: int, seed: int, epoch: int, rank: int = 0) -> np.ndarray:
+    """All indices below n, in an order that depends only on (seed, epoch, rank)."""
     # Sorting raw words rather than Generator.permutation: the latter may change between versions of NumPy.
     # Each rank has an order of its own, or sentences that were neighbours in the corpus would meet in every step.
     words = np.random.Philox(np.random.SeedSequence([seed, epoch, *([rank] if rank else [])])).random_raw(n)
-    order = np.argsort(words, kind="stable")
+    return np.argsort(words, kind="stable")
+
+
+def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int, rank: int = 0) -> list[np.ndarray]:
+    """Shuffled indices in batches of this size; the last one may be short."""
+    order = shuffled(n, seed, epoch, rank)
     return [order[start : start + batch_size] for start in range(0, n, batch_size)]
+
+
+def even_batches(n: int, batches: int, seed: int, epoch: int, rank: int = 0) -> list[np.ndarray]:
+    """Shuffled indices in this many batches, whose sizes differ by one at most; the larger ones come first."""
+    return np.array_split(shuffled(n, seed, epoch, rank), batches)
 
 
 def of_all_shards(folder: Path, world: int) -> Report:

@@ -1,14 +1,18 @@
-"""What is learnt: to rebuild every leaf, told apart by the output layer from the other tokens; or to know every node
-again on its way down; or half of both. Beside that, if asked for, two crops of a sentence find each other."""
+"""The losses: reconstruction of the leaves, contrast of every node with its reconstruction, and InfoNCE.
+
+To add one: write a function of the model and a batch's passes, and add a line to `terms`.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from banyan.config import Config
 from banyan.model import BanyanModel, Passes
 from banyan.model.contrastive import blocks, contrastive
 
@@ -19,20 +23,46 @@ LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More 
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
 
 
-def loss(model: BanyanModel, passes: Passes | DevicePasses, infonce_weight: float = 0.0) -> Tensor:
-    """The loss of a step. infonce_weight: weight of InfoNCE; if it is not 0, the batch holds the parts of its
-    sentences (banyan.model.crops)."""
-    if infonce_weight:
-        return _of_graph(model, passes) + infonce_weight * infonce(passes.roots, model.config.infonce_temperature)
-    return _of_graph(model, passes)
+class Term(NamedTuple):
+    """One part of the loss."""
+
+    name: str
+    title: str  # for plots and the model card
+    weight: float
+    compute: Callable[[BanyanModel, Any], Tensor]
 
 
-def _of_graph(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
-    if model.config.objective == "cross-entropy":
-        return reconstruction(model, passes)
-    if model.config.objective == "contrastive":
-        return recognition(model, passes)
-    return (recognition(model, passes, inner=True) + reconstruction(model, passes)) / 2
+def terms(config: Config) -> list[Term]:
+    """The parts of the loss that these settings ask for. The loss is their weighted sum."""
+    share = 0.5 if config.objective == "both" else 1.0
+    found = []
+    if config.objective != "cross-entropy":
+        found.append(Term("contrastive", "contrastive loss over nodes", share, recognition))
+    if config.objective != "contrastive":
+        found.append(Term("reconstruction", "cross-entropy of reconstructed leaves", share, reconstruction))
+    if config.infonce_weight:
+        found.append(Term("infonce", "InfoNCE between sentence parts", config.infonce_weight, agreement))
+    return found
+
+
+def losses(model: BanyanModel, passes: Passes | DevicePasses) -> tuple[Tensor, Tensor]:
+    """The loss of a step, and its parts, unweighted and in the order of `terms`, without their gradients. With
+    InfoNCE, the batch must hold the parts of its sentences (banyan.model.crops)."""
+    asked = terms(model.config)
+    found = [term.compute(model, passes) for term in asked]
+    total = found[0] if asked[0].weight == 1 else asked[0].weight * found[0]
+    for term, value in zip(asked[1:], found[1:], strict=True):
+        total = total + term.weight * value
+    return total, torch.stack([value.detach() for value in found])
+
+
+def loss(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
+    """The loss of a step."""
+    return losses(model, passes)[0]
+
+
+def agreement(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
+    return infonce(passes.roots, model.config.infonce_temperature)
 
 
 def infonce(roots: Tensor, temperature: float) -> Tensor:
@@ -45,8 +75,9 @@ def infonce(roots: Tensor, temperature: float) -> Tensor:
     return ((logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()).mean()
 
 
-def recognition(model: BanyanModel, passes: Passes | DevicePasses, inner: bool = False) -> Tensor:
-    """The contrastive loss over all nodes, or over the inner ones."""
+def recognition(model: BanyanModel, passes: Passes | DevicePasses) -> Tensor:
+    """The contrastive loss over all nodes; over inner nodes only, where reconstruction takes care of the leaves."""
+    inner = model.config.objective == "both"
     if isinstance(passes, Passes):
         first = passes.graph.n_leaves if inner else 0
         return contrastive(passes.up[first:], passes.down[first:])

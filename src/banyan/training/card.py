@@ -77,19 +77,19 @@ def model_card(model: Banyan, report: Report | None = None, metrics: Path | None
 
 
 def _scores(metrics: Path, config: Config) -> str:
+    from banyan.model.objective import terms
+
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     last = next((row for row in reversed(rows) if "finished_epoch" in row), None)
     if last is None:
         return "None yet."
-    names = {
-        "train_loss": "loss on the training text",
-        "dev_loss": "loss on held-out text",
-        "pairs_spearman": "Spearman × 100 on the pair file that was given",
-    }
-    lines = [f"- {told}: {last[name]:.4f}" for name, told in names.items() if name in last]
-    told_apart = "A node was told apart from the other nodes" if config.objective != "cross-entropy" else ""
-    if not told_apart and config.candidates == "batch":
-        told_apart = "A leaf was told apart from the tokens"
-    if told_apart:
-        lines.append(f"\n{told_apart} of its own batch, so a loss depends on the batch's size.")
-    return f"After epoch {last['finished_epoch']}:\n" + "\n".join(lines)
+    losses = [("loss", "loss"), *((term.name, f"{term.title} (weight {term.weight:g})") for term in terms(config))]
+    lines = ["| | training | held-out text |", "|---|---|---|"]
+    for name, title in losses if len(losses) > 2 else losses[:1]:
+        cells = [f"{last[key]:.4f}" if (key := f"{kind}_{name}") in last else "" for kind in ("train", "dev")]
+        lines.append(f"| {title} | {cells[0]} | {cells[1]} |")
+    if "pairs_spearman" in last:
+        lines.append(f"\nSpearman × 100 on the evaluation pairs: {last['pairs_spearman']:.2f}.")
+    if config.objective != "cross-entropy" or config.candidates == "batch" or config.infonce_weight:
+        lines.append("\nThe negatives come from the batch, so the losses depend on the batch size.")
+    return f"After epoch {last['finished_epoch']}:\n\n" + "\n".join(lines)

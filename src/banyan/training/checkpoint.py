@@ -26,6 +26,8 @@ class Progress:
     batch: int = 0  # finished batches of the epoch under way
     step: int = 0  # finished steps in all
     loss_sum: float = 0.0  # over the batches of the epoch under way
+    term_sums: list[float] | None = None  # the same for each part of the loss; None in checkpoints of 0.1.0
+    even_batches: bool = False  # batches of about equal size; up to 0.1.0, the last batch of an epoch was short
     metrics_bytes: int = 0  # what metrics.jsonl held at this point
     data: str = ""  # the fingerprint of what is trained on
     room: list[int] | None = None  # on a GPU, what its batches are given room for: it decides the order of sums

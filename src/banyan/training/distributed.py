@@ -107,6 +107,9 @@ class Processes:
     def least(self, value: int) -> int:
         return int(self._reduced([value], "MIN")[0])
 
+    def most(self, value: int) -> int:
+        return int(self._reduced([value], "MAX")[0])
+
     def _reduced(self, values: Sequence[float], how: str) -> list[float]:
         if not self.several:
             return list(values)

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import Batch, Noise, kernel
-from banyan.model import BanyanModel
+from banyan.model import BanyanModel, objective
 from banyan.model.dropout import Dropout
 from banyan.training.gpu_windows import DeviceStore, Room, Window
 
@@ -34,14 +34,16 @@ def _next_kernel(window, row, at, width, BLOCK: tl.constexpr):
 
 
 @kernel
-def _record_kernel(loss, counts, metrics, at, void):
-    """The next row of the metrics: loss, nodes, and whether this step or one before it collided."""
+def _record_kernel(loss, terms, counts, metrics, at, void, TERMS: tl.constexpr):
+    """The next row of the metrics: loss, nodes, whether this step or one before it collided, and the loss's parts."""
     row = tl.load(at)
-    collided = tl.load(counts + 2).to(tl.float32)
-    tl.store(metrics + 3 * row, tl.load(loss))
-    tl.store(metrics + 3 * row + 1, tl.load(counts).to(tl.float32))
-    collided = tl.maximum(tl.load(void), collided)
-    tl.store(metrics + 3 * row + 2, collided)
+    metrics += (3 + TERMS) * row
+    tl.store(metrics, tl.load(loss))
+    tl.store(metrics + 1, tl.load(counts).to(tl.float32))
+    collided = tl.maximum(tl.load(void), tl.load(counts + 2).to(tl.float32))
+    tl.store(metrics + 2, collided)
+    for i in tl.static_range(TERMS):
+        tl.store(metrics + 3 + i, tl.load(terms + i))
     tl.store(void, collided)
     tl.store(at, row + 1)
 
@@ -49,7 +51,7 @@ def _record_kernel(loss, counts, metrics, at, void):
 class Steps:
     """Takes a model through windows of batches.
 
-    loss: of a graph.
+    loss: the loss of a graph and its parts.
     dropout: of the i-th step from now.
     agree: makes `void` the same in all processes, if there are several.
     room: to begin with. It only ever grows, and with it the shapes of the matrix products and so the order of their
@@ -61,7 +63,7 @@ class Steps:
         self,
         model: BanyanModel,
         optimiser: torch.optim.Optimizer,
-        loss: Callable[[Any], Tensor],
+        loss: Callable[[Any], tuple[Tensor, Tensor]],
         store: DeviceStore,
         dropout: Callable[[int], Dropout],
         most: int,
@@ -73,7 +75,7 @@ class Steps:
         self.store, self.dropout, self.rate, self.agree = store, dropout, rate, agree
         device = model.embedding.device
         self.rates = torch.zeros(most, device=device)
-        self.metrics = torch.zeros(most, 3, device=device)
+        self.metrics = torch.zeros(most, 3 + len(objective.terms(model.config)), device=device)
         self.at = torch.zeros(1, dtype=torch.int32, device=device)
         self.void = torch.zeros((), device=device)
         optimiser.found_inf = self.void  # type: ignore[attr-defined]  # how torch's own loss scaling skips a step
@@ -85,8 +87,9 @@ class Steps:
         self.room = room
         self.drawn: tuple[Indices, Window] | None = None
 
-    def run(self, batches: Indices, following: Indices = ()) -> tuple[list[float], list[int]]:
-        """A step for each of these batches, of one size: their losses and nodes. What follows is drawn meanwhile."""
+    def run(self, batches: Indices, following: Indices = ()) -> tuple[list[float], list[list[float]], list[int]]:
+        """A step for each of these batches, which are of one size: their losses, the parts of each loss, and their
+        nodes. The batches that follow are drawn meanwhile."""
         window = self._window(batches)
         done, salt = 0, 0
         if self.rate:
@@ -96,10 +99,10 @@ class Steps:
             self._enqueue(window, done, len(batches), salt)
             if following:
                 self.drawn, following = (following, self._draw(following, len(batches))), ()
-            losses, nodes, collided = self.metrics[: len(batches)].T.tolist()
+            losses, nodes, collided, *terms = self.metrics[: len(batches)].T.tolist()
             again = [i for i in range(done, len(batches)) if collided[i]]
             if not again:
-                return losses, [int(n) for n in nodes]
+                return losses, [list(row) for row in zip(*terms, strict=True)], [int(n) for n in nodes]
             salt, done = salt + 1 if again[0] == done else 1, again[0]
             self.void.zero_()
 
@@ -130,7 +133,7 @@ class Steps:
     def _step(self, batch: Batch, noise: Noise, salt: int = 0) -> None:
         """One batch: structure, up, down, back, and the optimiser."""
         graph = self.model.structure_of(batch, noise, salt)
-        loss = self.loss(graph)
+        loss, terms = self.loss(graph)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         if self.rate:
@@ -138,7 +141,7 @@ class Steps:
         if self.agree:
             torch.maximum(self.void, graph.collided, out=self.void)
             self.agree(self.void)
-        _record_kernel[(1,)](loss.detach(), graph.counts, self.metrics, self.at, self.void)
+        _record_kernel[(1,)](loss.detach(), terms, graph.counts, self.metrics, self.at, self.void, TERMS=len(terms))
         self.model.clip_gradients()
         self.optimiser.step()
 

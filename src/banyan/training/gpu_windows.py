@@ -89,8 +89,8 @@ class DeviceStore:
         return torch.from_numpy(array.astype(dtype)).to(self.device)
 
     def draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None = None) -> Window:
-        """Of each list of sentences, a batch (with its crops), all of one length; with at least as much room as `room`,
-        if it is for as many sentences. Runs beside what the device is doing."""
+        """A batch for each list of sentences, which are of one length, with its crops and with at least as much room
+        for tokens and leaves as `room`. Runs beside what the device is doing."""
         if self.stream is None:
             return self._draw(batches, dropouts, room)
         with torch.cuda.stream(self.stream):
@@ -108,7 +108,7 @@ class DeviceStore:
         leaf, token, of_step, n_leaves = self._leaves(tokens, step, steps)
         tokens_room, leaves_room = _rounded(sizes.max(), ROUNDED[0]), _rounded(max(n_leaves.tolist()), ROUNDED[1])
         needed = Room(B, tokens_room, leaves_room, max(64, triton.next_power_of_2(int(lengths.max()))))
-        if room is not None and room.sentences == B:
+        if room is not None:
             needed = room.with_room_for(needed)
         rows = torch.zeros(steps, sum(needed.parts), dtype=torch.int32, device=self.device)
         of_tokens, of_leaf, of_token, of_streams, of_offsets, of_sizes = rows.split(needed.parts, 1)

@@ -15,7 +15,21 @@ from banyan.support.display import Meter
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
-    pass
+    from banyan.model.objective import Term
+
+
+def epoch_line(metrics: Mapping[str, Any], terms: Sequence[Term]) -> str:
+    """The metrics of a finished epoch, in words."""
+    parts = []
+    for key, words in (("train", "training loss"), ("dev", "held-out loss")):
+        if f"{key}_loss" in metrics:
+            named = [(term.name, metrics.get(f"{key}_{term.name}")) for term in terms]
+            each = ", ".join(f"{name} {value:.4f}" for name, value in named if value is not None)
+            parts.append(f"{words} {metrics[f'{key}_loss']:.4f}" + (f" ({each})" if len(terms) > 1 and each else ""))
+    if "pairs_spearman" in metrics:
+        parts.append(f"Spearman on the pairs {metrics['pairs_spearman']:.2f}")
+    return f"epoch {metrics['finished_epoch']:2}: {', '.join(parts)}"
+
 
 class Pace:
     """Shows how training goes, twice a second at most."""

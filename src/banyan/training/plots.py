@@ -1,37 +1,50 @@
-"""Pictures of a run."""
+"""Plots of a run."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from banyan.support import files
 from banyan.support.needs import needs
 
+if TYPE_CHECKING:
+    from banyan.model.objective import Term
 
-def loss_curve(metrics: Path, out: Path) -> None:
-    """loss.png: the loss of each step, smoothed, and the held-out loss of each epoch."""
+
+def loss_curve(metrics: Path, out: Path, terms: Sequence[Term]) -> None:
+    """Write loss.png: a panel for each part of the loss, with its value at each step and on held-out text."""
     with needs("Drawing the loss", "train"):
         from matplotlib.figure import Figure
 
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    steps = [(row["step"], row["loss"]) for row in rows if "loss" in row]
-    epochs = [(row["step"], row["dev_loss"]) for row in rows if "dev_loss" in row]
-    if not steps:
+    shown = [term for term in terms if any(term.name in row for row in rows)]
+    if not shown:
         return
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    x, y = zip(*steps, strict=True)
-    axes.plot(x, y, color="#9cc7aa", linewidth=0.8, label="loss of a step")
-    axes.plot(x, _smoothed(y, max(len(y) // 50, 5)), color="#2c7a4b", linewidth=1.8, label="mean of the last steps")
-    if epochs:
-        axes.plot(*zip(*epochs, strict=True), "o-", color="#d9822b", markersize=4, label="held-out text")
-    axes.set(xlabel="step", ylabel="cross-entropy of the rebuilt leaves")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", alpha=0.25)
-    axes.legend(frameon=False)
+    figure = Figure(figsize=(7, 1 + 3 * len(shown)), layout="constrained")
+    panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
+    for axes, term in zip(panels, shown, strict=True):
+        _panel(axes, rows, term)
+    panels[0].legend(frameon=False)
+    panels[-1].set_xlabel("step")
     with files.atomic(out) as temporary:
         figure.savefig(temporary, format="png", dpi=130)
+
+
+def _panel(axes: Any, rows: Sequence[dict[str, Any]], term: Term) -> None:
+    x, y = zip(*((row["step"], row[term.name]) for row in rows if term.name in row), strict=True)
+    window = max(len(y) // 50, 5)
+    axes.plot(x, y, color="#9cc7aa", linewidth=0.8, label="training, each step")
+    axes.plot(x, _smoothed(y, window), color="#2c7a4b", linewidth=1.8, label=f"training, mean of {window} steps")
+    held_out = [(row["step"], row[f"dev_{term.name}"]) for row in rows if f"dev_{term.name}" in row]
+    if held_out:
+        axes.plot(*zip(*held_out, strict=True), "o-", color="#d9822b", markersize=4, label="held-out text, each epoch")
+    weight = f", weight {term.weight:g}" if term.weight != 1 else ""
+    axes.set(ylabel=f"{term.title}\n(nats{weight})")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
 
 
 def _smoothed(values: tuple[float, ...], window: int) -> list[float]:

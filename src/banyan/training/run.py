@@ -11,6 +11,7 @@ take their share of every step; the first one writes and speaks.
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import threading
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from banyan.corpus.report import Report
-from banyan.corpus.store import Store, shuffled_batches
+from banyan.corpus.store import Store, even_batches, shuffled, shuffled_batches
 from banyan.encoder import WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs, spearman
@@ -39,7 +40,7 @@ from banyan.training import card, checkpoint, plots
 from banyan.training.checkpoint import Progress
 from banyan.training.distributed import Processes
 from banyan.training.folder import CARD, LOSS, METRICS, RunFolder
-from banyan.training.metrics import Metrics, Pace, tensorboard_writer
+from banyan.training.metrics import Metrics, Pace, epoch_line, tensorboard_writer
 
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
@@ -81,14 +82,14 @@ class Part:
 
 
 class _Loss(nn.Module):
-    """What a step lowers; a module, so that torch can average its gradients over processes."""
+    """The loss of a step, and its parts; a module, so that torch can average gradients over processes."""
 
     def __init__(self, model: BanyanModel) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, graph: Any, dropout: Dropout) -> Tensor:
-        return objective.loss(self.model, self.model(graph, dropout), self.model.config.infonce_weight)
+    def forward(self, graph: Any, dropout: Dropout) -> tuple[Tensor, Tensor]:
+        return objective.losses(self.model, self.model(graph, dropout))
 
 
 class Run:
@@ -112,11 +113,12 @@ class Run:
         self.display, self.pairs, self.report = display, pairs, report
         self.share = share  # this process's sentences of a step
         self.smallest_part = crops.smallest_part(self.config)
+        self.terms = objective.terms(self.config)
         self.device = model.embedding.device
         self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
         self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_decays)
         data = store.fingerprint + (dev.fingerprint if dev else "")
-        self.progress = Progress(data=data)
+        self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
             if self.progress.data != data and us.first:  # the first one's fingerprint is what a checkpoint holds
@@ -164,7 +166,7 @@ class Run:
 
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """All epochs that are left."""
-        self.epoch_steps = self.us.least(math.ceil(len(self.train_part) / self.share))
+        self.epoch_steps = self._steps_of_an_epoch()
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
         self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config.candidates)
@@ -195,6 +197,12 @@ class Run:
                     self._end_of_epoch(board)
         self.seconds = time.monotonic() - started
 
+    def _steps_of_an_epoch(self) -> int:
+        steps = math.ceil(len(self.train_part) / self.share)
+        if not self.progress.even_batches:
+            return self.us.least(steps)
+        return min(self.us.most(steps), self.us.least(len(self.train_part)))  # every process has a batch in every step
+
     def _tell_what_is_ahead(self, steps: int) -> None:
         (sentences,) = self.us.total([len(self.train_part)])
         held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few)"
@@ -210,7 +218,7 @@ class Run:
         # Its first pass sends the gradients in another order than all later ones, which is another order of adding them
         # up. That pass is one that counts for nothing, so that a resumed run repeats the bits of an uninterrupted one.
         for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.smallest_part):
-            averaged(graph, NO_DROPOUT).backward()
+            averaged(graph, NO_DROPOUT)[0].backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
 
@@ -235,22 +243,30 @@ class Run:
         )
 
     def _windows(self) -> list[list[np.ndarray]]:
-        """The batches that are left of the epoch under way. The last one, which may be short, is alone in a window."""
-        seed, epoch = self.config.seed, self.progress.epoch
-        batches = shuffled_batches(len(self.train_part), self.share, seed, epoch, self.us.rank)[: self.epoch_steps]
-        last = len(batches) - 1
-        starts = [*range(self.progress.batch, last, devices.window(self.device)), last, len(batches)]
-        return [batches[start:end] for start, end in pairwise(starts) if self.progress.batch <= last]
+        """The batches that are left of the epoch under way, in windows of batches of one size."""
+        n, seed, epoch, rank = len(self.train_part), self.config.seed, self.progress.epoch, self.us.rank
+        if self.progress.even_batches:
+            batches = even_batches(n, self.epoch_steps, seed, epoch, rank)
+        else:
+            batches = shuffled_batches(n, self.share, seed, epoch, rank)[: self.epoch_steps]
+        most = devices.window(self.device)
+        windows: list[list[np.ndarray]] = []
+        for batch in batches[self.progress.batch :]:
+            if not windows or len(windows[-1]) == most or len(windows[-1][0]) != len(batch):
+                windows.append([])
+            windows[-1].append(batch)
+        return windows
 
     def _window(
         self, window: Sequence[np.ndarray], following: Sequence[np.ndarray], asked: Sequence[int]
     ) -> tuple[list[dict[str, Any]], bool]:
         """A step for each of these batches, then the metrics of all processes; and whether one was asked to stop."""
-        losses, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
+        losses, terms, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
         n = len(losses)
         sizes = np.array([self._sizes(indices, self._dropout(i)) for i, indices in enumerate(window[:n])])
-        figures = self.us.total([*_fetched(losses), *_fetched(nodes), *sizes.T.ravel().tolist(), bool(asked)])
-        return [self._row(i, *figures[i : 5 * n : n]) for i in range(n)], figures[-1] > 0
+        columns = [_fetched(losses), _fetched(nodes), *sizes.T.tolist(), *np.array(_fetched(terms)).T.tolist()]
+        figures = self.us.total([*itertools.chain(*columns), bool(asked)])
+        return [self._row(i, *figures[i:-1:n]) for i in range(n)], figures[-1] > 0
 
     def _sizes(self, indices: np.ndarray, dropout: Dropout) -> tuple[int, int, int]:
         """The sentences of a batch and their tokens, and how many nodes plain trees of them and their crops have."""
@@ -261,17 +277,20 @@ class Run:
         of_crops = crops.draw(lengths[None], [dropout], self.smallest_part)[1]
         return sentences, tokens, 2 * (tokens + int(of_crops.sum())) - 3 * sentences
 
-    def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any]]:
-        """The loss and the nodes of each step, as numbers or still on the device. Alone, it may stop between steps."""
-        losses, nodes = [], []
+    def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
+        """The loss of each step, its parts, and the nodes, as numbers or still on the device. A process that trains
+        alone may stop between steps."""
+        losses, terms, nodes = [], [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
         graphs = self._graphs(self.train_part, window, dropouts, self.smallest_part)
         for i, (graph, dropout) in enumerate(zip(graphs, dropouts, strict=False)):
-            losses.append(self._step(graph, dropout, i))
+            loss, parts = self._step(graph, dropout, i)
+            losses.append(loss)
+            terms.append(parts)
             nodes.append(graph.n_nodes)
             if asked and not self.us.several:
                 break
-        return losses, nodes
+        return losses, terms, nodes
 
     def _rate(self, i: int) -> float:
         """At which the i-th step from now learns."""
@@ -298,25 +317,27 @@ class Run:
                 batch = crops.batch_with_crops(*batch, dropout, smallest_part)
             yield self.model.structure(*batch, dropout)
 
-    def _step(self, graph: Any, dropout: Dropout, i: int) -> Tensor:
-        """One batch, the i-th from now: up, down, back, and the optimiser. Its loss, which nobody waits for."""
+    def _step(self, graph: Any, dropout: Dropout, i: int) -> tuple[Tensor, Tensor]:
+        """One batch, the i-th from now: up, down, back, and the optimiser. Its loss and the parts of it, which may
+        still be on the device."""
         if self.config.lr_decays:
             self.optimiser.param_groups[0]["lr"] = self._rate(i)
-        loss = self.loss(graph, dropout)
+        loss, parts = self.loss(graph, dropout)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.model.clip_gradients()
         self.optimiser.step()
-        return loss.detach()
+        return loss.detach(), parts
 
     def _row(
-        self, i: int, loss: float, nodes: float, sentences: float, tokens: float, plain_nodes: float
+        self, i: int, loss: float, nodes: float, sentences: float, tokens: float, plain_nodes: float, *terms: float
     ) -> dict[str, Any]:
         """The metrics of the i-th step of a window."""
         return {
             "step": self.progress.step + i + 1,
             "epoch": self.progress.epoch + 1,
             "loss": loss / self.us.world,
+            **{term.name: value / self.us.world for term, value in zip(self.terms, terms, strict=True)},
             "sentences": int(sentences),
             "tokens": int(tokens),
             "nodes": int(nodes),
@@ -330,6 +351,10 @@ class Run:
         self.progress.step += 1
         self.progress.batch += 1
         self.progress.loss_sum += row["loss"]
+        if self.progress.term_sums is not None:
+            self.progress.term_sums = [
+                total + row[term.name] for total, term in zip(self.progress.term_sums, self.terms, strict=True)
+            ]
         self._log(row, board)
 
     def _stopped(self) -> BaseException:
@@ -344,6 +369,8 @@ class Run:
             metrics_bytes=self.progress.metrics_bytes,
             data=self.progress.data,
             room=self.progress.room,
+            even_batches=self.progress.even_batches,
+            term_sums=[0.0] * len(self.terms),
         )
         if not self.us.first:
             return
@@ -352,25 +379,30 @@ class Run:
             "finished_epoch": done.epoch + 1,
             "train_loss": done.loss_sum / done.batch,
         }
+        for term, total in zip(self.terms, done.term_sums or [], strict=False):
+            metrics[f"train_{term.name}"] = total / done.batch
         if self.dev_part:
-            metrics["dev_loss"] = self._dev_loss(self.dev_part)
+            metrics |= self._dev_losses(self.dev_part)
         if self.pairs:
             metrics["pairs_spearman"] = spearman(self.banyan().encode, self.pairs)
         self._log(metrics, board)
-        figures = [f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in list(metrics)[2:]]
-        self.display.note(f"epoch {metrics['finished_epoch']:2}: {', '.join(figures)}")
+        self.display.note(epoch_line(metrics, self.terms))
         if self.progress.epoch < self.epochs and time.monotonic() - self.saved < 5:
             return  # an epoch of a few seconds is not worth a checkpoint
         self._save()
-        plots.loss_curve(self.out / METRICS, self.out / LOSS)
+        plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
 
     @torch.no_grad()
-    def _dev_loss(self, part: Part) -> float:
-        """Mean over the held-out batches, without dropout and without crops."""
-        size = self.config.batch_size
-        chosen = [np.arange(start, min(start + size, len(part))) for start in range(0, len(part), size)]
-        graphs = self._graphs(part, chosen, [NO_DROPOUT] * len(chosen))
-        return float(np.mean(_fetched([objective.loss(self.model, self.model(graph)) for graph in graphs])))
+    def _dev_losses(self, part: Part) -> dict[str, float]:
+        """The training loss and its parts on held-out text, without dropout, in batches of the training size."""
+        chosen = np.array_split(np.arange(len(part)), math.ceil(len(part) / self.config.batch_size))
+        steps = [Dropout(0.0, self.config.seed, i) for i in range(len(chosen))]
+        graphs = self._graphs(part, chosen, steps, self.smallest_part)
+        found = [objective.losses(self.model, self.model(graph)) for graph in graphs]
+        losses, terms = (np.mean(_fetched(list(values)), axis=0) for values in zip(*found, strict=True))
+        return {"dev_loss": float(losses)} | {
+            f"dev_{term.name}": float(value) for term, value in zip(self.terms, terms, strict=True)
+        }
 
     def _log(self, metrics: dict[str, Any], board: Any) -> None:
         if self.metrics is None:
@@ -402,7 +434,7 @@ class Run:
             return model
         self.metrics.sync()
         model.save_pretrained(self.out)
-        plots.loss_curve(self.out / METRICS, self.out / LOSS)
+        plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
         files.write_text(self.out / CARD, card.model_card(model, self.report, self.out / METRICS))
         size = (self.out / WEIGHTS).stat().st_size / 1e6
         self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
@@ -427,7 +459,7 @@ def _parts(store: Store, dev: Store | None, seed: int, us: Processes) -> tuple[P
     if dev is not None:
         return Part(store, np.arange(len(store))), Part(dev, np.arange(min(len(dev), DEV_MOST)))
     held_out = min(len(store) // DEV_SHARE, DEV_MOST) if us.first else 0
-    (order,) = shuffled_batches(len(store), len(store), seed, epoch=2**32)  # an epoch that no run reaches
+    order = shuffled(len(store), seed, epoch=2**32)  # an epoch that no run reaches
     kept, out = np.sort(order[held_out:]), np.sort(order[:held_out])
     return Part(store, kept), Part(store, out) if held_out else None
 
