@@ -40,11 +40,18 @@ def _panel(axes: Any, rows: Sequence[dict[str, Any]], term: Term) -> None:
     axes.plot(x, _smoothed(y, window), color="#2c7a4b", linewidth=1.8, label=f"training, mean of {window} steps")
     held_out = [(row["step"], row[f"dev_{term.name}"]) for row in rows if f"dev_{term.name}" in row]
     if held_out:
-        axes.plot(*zip(*held_out, strict=True), "o-", color="#d9822b", markersize=4, label="held-out text, each epoch")
+        label = "held-out text, each epoch" + _smaller_batches(rows)
+        axes.plot(*zip(*held_out, strict=True), "o-", color="#d9822b", markersize=4, label=label)
     weight = f", weight {term.weight:g}" if term.weight != 1 else ""
     axes.set(ylabel=f"{term.title}\n(nats{weight})")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
+
+
+def _smaller_batches(rows: Sequence[dict[str, Any]]) -> str:
+    """A remark if held-out batches are much smaller than those of training: they have fewer negatives."""
+    size = max((row.get("dev_batch_size", 0) for row in rows), default=0)
+    return f" (batches of {size})" if 0 < size < 0.9 * max(row.get("sentences", 0) for row in rows) else ""
 
 
 def _smoothed(values: tuple[float, ...], window: int) -> list[float]:

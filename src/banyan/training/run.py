@@ -393,14 +393,15 @@ class Run:
         plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
 
     @torch.no_grad()
-    def _dev_losses(self, part: Part) -> dict[str, float]:
-        """The training loss and its parts on held-out text, without dropout, in batches of the training size."""
+    def _dev_losses(self, part: Part) -> dict[str, Any]:
+        """The training loss and its parts on held-out text, without dropout, in batches of the training size if there
+        is enough text."""
         chosen = np.array_split(np.arange(len(part)), math.ceil(len(part) / self.config.batch_size))
         steps = [Dropout(0.0, self.config.seed, i) for i in range(len(chosen))]
         graphs = self._graphs(part, chosen, steps, self.smallest_part)
         found = [objective.losses(self.model, self.model(graph)) for graph in graphs]
         losses, terms = (np.mean(_fetched(list(values)), axis=0) for values in zip(*found, strict=True))
-        return {"dev_loss": float(losses)} | {
+        return {"dev_batch_size": len(chosen[0]), "dev_loss": float(losses)} | {
             f"dev_{term.name}": float(value) for term, value in zip(self.terms, terms, strict=True)
         }
 
