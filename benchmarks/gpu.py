@@ -38,7 +38,7 @@ from banyan.model import BanyanModel
 from banyan.model.dropout import Dropout
 from banyan.model.functions import Functions
 from banyan.model.graph import runs_of_sentences
-from banyan.model.objective import reconstruction
+from banyan.model.objective import losses, reconstruction
 from banyan.support import devices
 from banyan.tokenizer import Tokenizer
 from banyan.training.gpu_steps import Steps
@@ -126,7 +126,7 @@ class Trainer:
         self.steps = Steps(
             self.model,
             self.optimiser,
-            lambda graph: reconstruction(self.model, self.model(graph)),
+            lambda graph: losses(self.model, self.model(graph)),
             self.store,
             lambda i: Dropout(self.config.dropout, 0, self.step + i),
             devices.WINDOW,

@@ -77,7 +77,7 @@ def _of_step(model: BanyanModel, batch: Ragged, step: int) -> int:
     cut = crops.smallest_part(config)
     graph: Any = model.structure(*(crops.batch_with_crops(*batch, dropout, cut) if cut else batch), dropout)
     with FlopCounterMode(display=False) as counter:
-        objective.loss(model, model(graph, dropout), config.infonce_weight).backward()
+        objective.loss(model, model(graph, dropout)).backward()
     counted = counter.get_total_flops()
     if config.preset == "paper":  # logits, and the gradients by both of their factors
         assert counted == 3 * 2 * graph.n_leaves * len(model.out_bias) * config.dim

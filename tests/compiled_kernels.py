@@ -95,7 +95,8 @@ def use_all() -> None:
     loss.exponentials(x, x, None, None)
     at = torch.zeros(1, dtype=torch.int32)
     steps._next_kernel[(1,)](target, target, at, 8, BLOCK=1024)
-    steps._record_kernel[(1,)](torch.zeros(()), target, torch.zeros(2, 3), at, torch.zeros(()))
+    void = torch.zeros(())
+    steps._record_kernel[(1,)](void, torch.zeros(2), target, torch.zeros(2, 5), at, void, TERMS=2)
 
 
 def main() -> None:

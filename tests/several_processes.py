@@ -22,7 +22,7 @@ from killed_training import die_before_call
 def signal_in_pass(number: int, n: int) -> None:
     from banyan.model import objective
 
-    real, calls = objective.loss, 0
+    real, calls = objective.losses, 0
 
     def counted(*args):
         nonlocal calls
@@ -31,14 +31,14 @@ def signal_in_pass(number: int, n: int) -> None:
             os.kill(os.getpid(), number)
         return real(*args)
 
-    objective.loss = counted
+    objective.losses = counted
 
 
 def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> int:
     """One process: the command, and the digest."""
     from banyan import commands
     from banyan.support import devices
-    from banyan.training import trainer as training
+    from banyan.training import trainer
 
     if window := settings.pop("window", None):
         devices.window = lambda device: window
@@ -47,14 +47,14 @@ def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> 
             signal_in_pass(signal.Signals[death[1]], death[2])
         else:
             die_before_call(death[1], death[2])
-    real = training.train
+    real = trainer.train
 
     def and_digest(*args, **kwargs):
         model = real(*args, **{**kwargs, **settings})
         weights = b"".join(weight.tobytes() for _, weight in sorted(model.weights.items()))
         Path(f"{out}.rank{os.environ['RANK']}").write_text(hashlib.sha256(weights).hexdigest())
 
-    training.train = and_digest
+    trainer.train = and_digest
     return commands.main(["train", corpus, "--out", out, "--resume", "--device", "cpu", "--checkpoint-every", "0.01"])
 
 

@@ -26,8 +26,8 @@ from banyan.model import banyan_model as model
 from banyan.model.dropout import LEAF, NO_DROPOUT, NODE, Dropout
 from banyan.model.graph import Graph
 from banyan.support import devices
+from banyan.training import run as training
 from banyan.training import train
-from banyan.training import trainer as training
 from banyan.training.distributed import Processes
 
 CROPS = {"infonce_weight": 0.7, "infonce_temperature": 0.2, "infonce_min_part": 0.4}
@@ -146,7 +146,7 @@ def test_loss_and_every_gradient_are_those_of_the_plain_version(request, backend
     model = made(backend, dtype, **CROPS, **kind)
     tokens, offsets = random_batch(np.random.default_rng(0), sentences=5, vocab=VOCAB, longest=6)
     graph = model.structure(*crops.batch_with_crops(tokens, offsets, DROPOUT, model.config.infonce_min_part), DROPOUT)
-    got = objective.loss(model, model(graph, DROPOUT), model.config.infonce_weight)
+    got = objective.loss(model, model(graph, DROPOUT))
     plain = graph if isinstance(graph, Graph) else graph.to_numpy()
     assert len(plain.root) == 15
     expected = plain_loss(model, plain, DROPOUT) + 0.7 * plain_infonce(plain_roots(model, plain, DROPOUT), 0.2)
@@ -168,7 +168,7 @@ def test_gradients_of_roots_that_parts_share_are_added_in_a_fixed_order():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        gradients = [torch.autograd.grad(objective.loss(model, model(graph), 1.0), [model.embedding])
+        gradients = [torch.autograd.grad(objective.loss(model, model(graph)), [model.embedding])
                      for _ in range(10)]  # fmt: skip
     finally:
         torch.set_num_threads(before)
@@ -210,13 +210,15 @@ def test_training_with_infonce_learns_to_match_parts(tmp_path):
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
 
-def test_the_held_out_loss_is_without_crops(corpus, tmp_path):
+def test_the_held_out_loss_is_the_training_loss_without_dropout(corpus, tmp_path):
     train(corpus, tmp_path / "out", epochs=1, **CROPS, **SMALL)
     _, model = before_and_after(tmp_path / "out")
     _, held_out = training._parts(Store.open(tmp_path / "out/training/store"), None, 0, Processes())
-    expected = objective.reconstruction(model, model(model.structure(*held_out.batch(np.arange(len(held_out))))))
-    (told,) = [row["dev_loss"] for row in metrics(tmp_path / "out") if "dev_loss" in row]
-    assert told == pytest.approx(expected.item(), rel=1e-6)
+    batch = held_out.batch(np.arange(len(held_out)))
+    total, parts = objective.losses(model, model(model.structure(*crops.batch_with_crops(*batch, NO_DROPOUT, 0.4))))
+    (row,) = [row for row in metrics(tmp_path / "out") if "dev_loss" in row]
+    found = [row["dev_loss"], row["dev_reconstruction"], row["dev_infonce"]]
+    np.testing.assert_allclose(found, [total.item(), *parts.tolist()], rtol=1e-6)
 
 
 def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(corpus, tmp_path):
@@ -246,7 +248,7 @@ def test_two_processes_contrast_each_its_own_parts(run, tmp_path):  # noqa: F811
 
     def loss(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout) -> Tensor:
         graph = model.structure(*crops.batch_with_crops(tokens, offsets, dropout, 0.4), dropout)
-        return objective.loss(model, model(graph, dropout), 0.7)
+        return objective.loss(model, model(graph, dropout))
 
     model, state, losses = first_step_again(tmp_path / "out", loss)
     (row,) = [row for row in metrics(tmp_path / "out") if "loss" in row]
@@ -295,5 +297,6 @@ def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(tmp_path, monkeypatch):
     by_cpu, by_gpu = ([row for row in metrics(tmp_path / name) if "loss" in row] for name in ("cpu", "gpu"))
     assert [row["sentences"] for row in by_cpu] == [4, 4, 3]
     for a, b in zip(by_cpu, by_gpu, strict=True):
-        assert b.pop("loss") == pytest.approx(a.pop("loss"), rel=1e-4)
+        for name in ("loss", "reconstruction", "infonce"):
+            assert b.pop(name) == pytest.approx(a.pop(name), rel=1e-4)
         assert a == b

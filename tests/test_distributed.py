@@ -159,7 +159,7 @@ def test_several_processes_stop_after_the_same_window(run, three, corpus, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("rank", "moment", "n"), [(0, "banyan.training.checkpoint.save", 5), (1, "banyan.model.objective.loss", 8)]
+    ("rank", "moment", "n"), [(0, "banyan.training.checkpoint.save", 5), (1, "banyan.model.objective.losses", 8)]
 )
 def test_a_killed_process_ends_the_others_and_the_run_resumes_to_the_same_bits(
     run, three, corpus, tmp_path, rank, moment, n

@@ -10,7 +10,7 @@ import torch
 
 from banyan import Banyan, train
 from banyan.training import Interrupted
-from banyan.training import trainer as training
+from banyan.training import run as training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 SETTINGS = {"preset": "paper", "dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400}

@@ -21,8 +21,8 @@ from banyan.model import BanyanModel, initial, lexical
 from banyan.support import threads
 from banyan.tokenizer.rules import BYTES
 from banyan.tokenizer.tokenizer import Tokenizer
+from banyan.training import run as training
 from banyan.training import train
-from banyan.training import trainer as training
 from banyan.training.distributed import Processes
 
 CPU = torch.device("cpu")

@@ -25,8 +25,8 @@ from banyan import Banyan, BanyanError
 from banyan.config import Config
 from banyan.model import BanyanModel
 from banyan.support import devices
+from banyan.training import run as training
 from banyan.training import train
-from banyan.training import trainer as training
 from banyan.training.folder import Given
 
 SMALL = {"dim": 16, "channels": 8, "batch_size": 32, "vocab_size": 400, "quiet": True, "device": "cpu"}
@@ -221,11 +221,11 @@ def test_killed_training_resumes_bit_identically(corpus, tmp_path):
         ("banyan.corpus.store._append", 3),  # while tokenising
         ("banyan.corpus.store._flush", 4),
         ("banyan.corpus.store._finish", 1),
-        ("banyan.model.objective.loss", 2),  # before any checkpoint
+        ("banyan.model.objective.losses", 2),  # before any checkpoint
         ("half-checkpoint", 1),
         ("banyan.support.files.sync", 6),  # a checkpoint written and not yet in its place
         ("half-checkpoint", 3),
-        ("banyan.model.objective.loss", rng.randint(4, 8)),
+        ("banyan.model.objective.losses", rng.randint(4, 8)),
         ("banyan.training.plots.loss_curve", 1),
         ("after", rng.uniform(0.05, 0.4)),
         ("after", rng.uniform(0.05, 0.4)),
@@ -270,7 +270,7 @@ def test_ctrl_c_saves_and_resumes_bit_identically(corpus, tmp_path):
 
 FULL_DISK = """
 import resource, signal, sys
-from banyan.training import trainer as training
+from banyan.training import train
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 import banyan.training.checkpoint as checkpoint
 real_save, saves = checkpoint.save, 0
@@ -283,7 +283,7 @@ def save(*args):
 checkpoint.save = save
 from banyan import BanyanError
 try:
-    training.train(sys.argv[1], sys.argv[2], dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True,
+    train(sys.argv[1], sys.argv[2], dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True,
                    checkpoint_seconds=0, epochs=3, device="cpu")
 except BanyanError as error:
     print(error)
@@ -358,7 +358,7 @@ def test_what_is_learnt_does_not_depend_on_the_window(corpus, tmp_path, monkeypa
 
 
 def test_a_window_of_steps_is_looked_at_once(corpus, tmp_path, monkeypatch):
-    """Losses and nodes are fetched when all its steps have begun."""
+    """Losses, their parts and nodes are fetched when all its steps have begun."""
     events = []
     real_step, real_fetched = training.Run._step, training._fetched
     monkeypatch.setattr(devices, "window", lambda device: 5)
@@ -366,8 +366,34 @@ def test_a_window_of_steps_is_looked_at_once(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "_fetched", lambda values: events.append(len(values)) or real_fetched(values))
     monkeypatch.setattr(training, "DEV_MOST", 0)
     train(corpus, tmp_path / "out", epochs=1, **SMALL)
-    window = ["step"] * 5 + [5, 5]
-    assert events == [*window, *window, "step", "step", 2, 2, "step", 1, 1]  # the last batch may be a short one
+    window = ["step"] * 5 + [5, 5, 5]
+    rest = [*["step"] * 3, 3, 3, 3]
+    assert events == [*window, *window, *rest]
+
+
+def test_batches_of_an_epoch_differ_by_one_sentence_at_most(corpus, tmp_path):
+    train(corpus, tmp_path / "out", epochs=2, **SMALL)
+    for epoch in (1, 2):
+        sizes = [row["sentences"] for row in metrics(tmp_path / "out") if row.get("epoch") == epoch]
+        assert len(sizes) == 13  # 396 sentences in batches of at most 32
+        assert sum(sizes) == 396
+        assert sorted(set(sizes)) == [30, 31]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def test_metrics_have_each_part_of_the_loss_in_training_and_on_held_out_text(corpus, tmp_path):
+    settings = {"objective": "both", "infonce_weight": 3.0, "preset": "paper"}
+    train(corpus, tmp_path / "out", epochs=1, **settings, **SMALL)
+    rows = metrics(tmp_path / "out")
+    parts = {"contrastive": 0.5, "reconstruction": 0.5, "infonce": 3.0}
+    for row in rows[:-1]:
+        assert row["loss"] == pytest.approx(sum(weight * row[name] for name, weight in parts.items()), rel=1e-5)
+    last = rows[-1]
+    for kind in ("train", "dev"):
+        total = sum(weight * last[f"{kind}_{name}"] for name, weight in parts.items())
+        assert last[f"{kind}_loss"] == pytest.approx(total, rel=1e-5)
+    card = (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    assert f"| InfoNCE between sentence parts (weight 3) | {last['train_infonce']:.4f} | {last['dev_infonce']:.4f} |" in card
 
 
 def test_figures_are_fetched_from_wherever_they_are():

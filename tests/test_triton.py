@@ -33,6 +33,7 @@ from banyan.backends import _numba  # noqa: E402
 from banyan.backends._triton import entangling, passes, trees, vectors, windows  # noqa: E402
 from banyan.backends._triton import loss as output_layer  # noqa: E402
 from banyan.backends._triton.batch import Batch, Noise  # noqa: E402
+from banyan.training import gpu_steps as gpu_steps_module  # noqa: E402
 from banyan.training.gpu_steps import Steps  # noqa: E402
 
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
@@ -415,7 +416,7 @@ def gpu_steps(store, agree=None, **settings):
     def dropout(i):
         return Dropout(0.1, 0, steps_before + i, model.config.leaf_dropout)
 
-    loss = lambda graph: objective.loss(model, model(graph))  # noqa: E731
+    loss = lambda graph: objective.losses(model, model(graph))  # noqa: E731
     rate = lambda i: falling(steps_before + i)  # noqa: E731
     steps = Steps(model, optimiser, loss, drawing, dropout, 8, agree, rate=rate if falls else None)
     honest = steps.run
@@ -456,7 +457,7 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
     for step, chosen in enumerate(indices for window in windows for indices in window):
         dropout = Dropout(0.1, 0, step, model.config.leaf_dropout)
         graph = model.structure(*store.batch(chosen), dropout)
-        loss = objective.loss(model, model(graph, dropout))
+        loss, terms = objective.losses(model, model(graph, dropout))
         optimiser.zero_grad()
         loss.backward()
         if limit := model.config.clip_grad_norm:
@@ -464,15 +465,16 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
         if model.config.final_lr_frac < 1:
             optimiser.param_groups[0]["lr"] = falling(step)
         optimiser.step()
-        expected.append((loss.item(), graph.n_nodes))
+        expected.append((loss.item(), terms.tolist(), graph.n_nodes))
 
     gpu_model, steps = gpu_steps(store, **settings)
-    losses, nodes = [], []
+    losses, terms, nodes = [], [], []
     for window, following in pairwise([*windows, []]):
-        for some, all_of in zip(steps.run(window, following), (losses, nodes), strict=True):
+        for some, all_of in zip(steps.run(window, following), (losses, terms, nodes), strict=True):
             all_of += some
-    assert nodes == [nodes for _, nodes in expected]
-    np.testing.assert_allclose(losses, [loss for loss, _ in expected], rtol=1e-4)
+    assert nodes == [nodes for _, _, nodes in expected]
+    np.testing.assert_allclose(losses, [loss for loss, _, _ in expected], rtol=1e-4)
+    np.testing.assert_allclose(terms, [terms for _, terms, _ in expected], rtol=1e-4)
     for (name, a), b in zip(model.named_parameters(), gpu_model.parameters(), strict=True):
         torch.testing.assert_close(a, b.cpu(), atol=2e-3, rtol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
 
@@ -481,7 +483,7 @@ def test_steps_on_the_gpu_path_are_those_of_the_cpu(store, settings):
 def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatch):
     """Few bits of hash until the salt changes: the losses are still those of exact structure."""
     window = [np.arange(i, i + 5) for i in range(0, 25 if ON_GPU else 10, 5)]  # five are recorded, two are not
-    expected_losses, expected_nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
+    expected_losses, _, expected_nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
     honest = entangling.structure
     salts = []
 
@@ -491,7 +493,7 @@ def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatc
         return honest(batch, embedding, functions, noise, plain, salt, hash_bits=bits, structure=structure)
 
     monkeypatch.setattr(entangling, "structure", poor)
-    losses, nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
+    losses, _, nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
     assert max(salts) == 1
     assert nodes == expected_nodes
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
@@ -512,7 +514,7 @@ def test_a_collision_in_another_process_voids_the_step_here_too(store):
     other_model, other = gpu_steps(store, agree, final_lr_frac=0.0)
     got = other.run(window)
     assert heard == [0, 0, 1, 0, 0]
-    assert got[1] == expected[1]
+    assert got[2] == expected[2]
     np.testing.assert_allclose(got[0], expected[0], rtol=1e-5)
     torch.testing.assert_close(model.embedding, other_model.embedding, atol=1e-5, rtol=1e-5)
 
@@ -540,7 +542,7 @@ def test_every_kernel_compiles_for_cards_that_are_not_here():
         [sys.executable, str(script), "80", "90"], env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    sources = Path(passes.__file__).parent.glob("*.py")
+    sources = [*Path(passes.__file__).parent.glob("*.py"), Path(gpu_steps_module.__file__)]
     defined = {name for path in sources for name in re.findall(r"@kernel\ndef (\w+)\(", path.read_text())}
     for line in ended.stdout.splitlines():
         assert defined == set(line.split("kernels: ")[1].split())
