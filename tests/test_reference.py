@@ -6,26 +6,22 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conftest import random_batch, random_functions
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_golden import graph_edges, repeats_a_pair
 
 from banyan import reference
 from banyan.backends import _numba
 from banyan.config import CHOICES
 from banyan.graph import check_ragged
-from banyan.reference import GATES, LEAF, NODE, Dropout, Functions
-
-seeds = st.integers(0, 2**32 - 1)
-kinds = st.sampled_from(CHOICES["functions"])
-structures = st.sampled_from(CHOICES["structure"])
-
-
-def functions_of(kind: str, rng: np.random.Generator, U: int) -> Functions:
-    if kind == "diagonal":
-        return random_functions(rng, U)
-    return Functions(*(rng.uniform(-1, 1, (U, U) if n in GATES else U) * U**-0.5 for n in Functions._fields))
+from banyan.reference import LEAF, NODE, Dropout
+from tests.helpers.batches import (
+    functions_of,
+    graph_edges,
+    kinds,
+    random_batch,
+    random_functions,
+    repeats_a_pair,
+    seeds,
+)
 
 
 def clear_margins(forest, embedding, f) -> bool:
