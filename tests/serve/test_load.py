@@ -125,7 +125,7 @@ def test_too_many_at_once_are_asked_to_come_again(model_folder):
             connection.close()
         assert server.stop() == 0
         assert len([line for line in server.events("request") if line["status"] == 429]) >= 2
-        assert server.events("overloaded: requests are turned away")[0]["level"] == "warning"
+        assert server.events("overloaded: refusing requests")[0]["level"] == "warning"
 
 
 def test_more_clients_than_it_takes_on_are_all_served_in_the_end(model_folder, model):
@@ -267,7 +267,7 @@ def test_a_worker_that_dies_is_started_again(model_folder, model):
         for _ in range(10):
             np.testing.assert_array_equal(once(server, "a cat"), model.encode("a cat", normalize=True))
         assert metrics(server)['banyan_requests_total{route="/v1/embeddings",status="200"}'] == 11
-        assert [line["exit_code"] for line in server.events("a worker died and is started again")] == [-9]
+        assert [line["exit_code"] for line in server.events("a worker died and is restarted")] == [-9]
         assert server.stop() == 0
 
 

@@ -98,13 +98,13 @@ def test_the_openai_client_lists_models(openai_client):
         ({"input": []}, "input", "empty"),
         ({"input": ["a", ""]}, "input", "input[1] is empty"),
         ({"input": [[]]}, "input", "empty"),
-        ({"input": [1, "a"]}, "input", "whole numbers"),
+        ({"input": [1, "a"]}, "input", "integers"),
         ({"input": ["a", 1]}, "input", "list of strings"),
         ({"input": [10**9]}, "input", "does not know"),
         ({"input": [-1]}, "input", "does not know"),
-        ({"input": ["a"] * 51}, "input", "51 texts, of at most 50"),
-        ({"input": ["a", "cat dog " * 40]}, "input", "input[1] has 80 tokens, of at most 64"),
-        ({"input": ["cat " * 60] * 10}, "input", "600 tokens altogether, of at most 500"),
+        ({"input": ["a"] * 51}, "input", "51 texts; the limit per request is 50"),
+        ({"input": ["a", "cat dog " * 40]}, "input", "input[1] has 80 tokens; the limit is 64"),
+        ({"input": ["cat " * 60] * 10}, "input", "600 tokens in total; the limit per request is 500"),
         ({"input": "a", "dimensions": 17}, "dimensions", "between 1 and 16"),
         ({"input": "a", "dimensions": 0}, "dimensions", "between 1 and 16"),
     ],
@@ -377,7 +377,7 @@ def test_with_a_key_only_those_who_have_it_are_served(model_folder):
 
 def test_only_this_machine_is_served_unless_told_otherwise(model_folder, server):
     assert server.address.startswith("http://127.0.0.1:")
-    assert not server.events("anyone who can reach this address may use the model: no API key is set")
+    assert not server.events("no API key is set: anyone who can reach this address can use the model")
     with served(model_folder, "--host", "0.0.0.0") as public:
         assert public.address.startswith("http://0.0.0.0:")
         assert next(line["level"] for line in public.log) == "warning"
@@ -393,7 +393,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def test_what_cannot_be_served_is_told_in_a_sentence(capsys, model_folder, tmp_path):
     assert "there is no model folder" in failure(capsys, tmp_path / "none", "--port", 0)
-    assert "a port is between" in failure(capsys, model_folder, "--port", 99999)
+    assert "the port must be between" in failure(capsys, model_folder, "--port", 99999)
     assert "workers must be at least 1" in failure(capsys, model_folder, "--workers", 0)
     assert "batch must be above 0" in failure(capsys, model_folder, "--max-batch", 0)
     (tmp_path / "key").write_text("\n")
