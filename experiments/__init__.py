@@ -1,4 +1,4 @@
-"""The experiments behind RESULTS.md and docs/. Imports point downwards only; tests/test_experiments.py checks it.
+"""The experiments behind RESULTS.md and docs/. Imports point downwards only (tests/experiments/test_imports.py).
 
     pages/      write RESULTS.md, parts of README.md, docs/experiments.md, docs/latin.md, docs/baselines/*.md
     figures/    measure trained models and draw: the paper's figures, its claims, quality against cost

@@ -1,57 +1,36 @@
+"""What tests of every room may ask for. Models and corpora are made once and read by all: no test writes to them."""
+
 from __future__ import annotations
 
+import json
 import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-
-from banyan.commands import main
-from banyan.model.functions import Functions
-from banyan.support.display import COMPILING
-from experiments import data
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("banyan_*.npz"))
-
-
-@pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
-def golden(request) -> dict[str, np.ndarray]:
-    """Figures from the authors' program: a batch, all weights, and what it computes."""
-    with np.load(request.param) as file:
-        return dict(file)
-
-
-def golden_functions(golden: dict[str, np.ndarray]) -> Functions:
-    return Functions(*(golden[name].astype(np.float64) for name in Functions._fields))
-
-
-def random_functions(rng: np.random.Generator, U: int) -> Functions:
-    return Functions(*(rng.uniform(-1, 1, U) for _ in Functions._fields))
-
-
-def random_batch(rng: np.random.Generator, sentences: int, vocab: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    lengths = rng.integers(1, longest + 1, sentences)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return rng.integers(0, vocab, offsets[-1]).astype(np.int32), offsets
-
-
-def assert_holds(batch, tokens: np.ndarray, offsets: np.ndarray, plain: bool) -> None:
-    """A batch that was drawn on the device is that ragged one."""
-    T, L = batch.sizes[:2].tolist()
-    np.testing.assert_array_equal(batch.tokens[:T].cpu(), tokens)
-    np.testing.assert_array_equal(batch.offsets.cpu(), offsets)
-    np.testing.assert_array_equal(batch.token[batch.leaf[:T].long()].cpu(), tokens)
-    np.testing.assert_array_equal(batch.token[:L].cpu(), tokens if plain else np.unique(tokens))
+from banyan import Banyan
+from banyan.commands import main
+from banyan.training import train
+from experiments import data
+from tests.helpers.commands import unhurried
+from tests.helpers.corpora import write_lines
+from tests.helpers.models import tiny_model
+from tests.helpers.places import ROOT
+from tests.helpers.training import IN_PROCESSES, SMALL
 
 
 @pytest.fixture
-def memory_full_of_nan():
+def memory_full_of_nan() -> Iterator[None]:
     """Whatever is read before it was written shows."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
@@ -68,13 +47,45 @@ def data_folder() -> Path:
     return folder
 
 
-def unhurried(err: str) -> str:
-    """Messages but for the one that is said on a machine that is new or busy."""
-    return err.replace(f"{COMPILING}\n", "")
+# --- Models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of random weights, made in a moment."""
+    path = tmp_path_factory.mktemp("tiny") / "model"
+    tiny_model().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(model_folder: Path) -> Banyan:
+    return Banyan.from_pretrained(model_folder)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lines(tmp_path_factory.mktemp("corpus") / "corpus.txt", 400)
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt a little."""
+    folder = tmp_path_factory.mktemp("trained")
+    train(write_lines(folder / "corpus.txt", 400), folder / "model", preset="paper", epochs=1, **SMALL)
+    return folder / "model"
+
+
+@pytest.fixture(scope="session")
+def trained_model(trained_folder: Path) -> Banyan:
+    return Banyan.from_pretrained(trained_folder)
+
+
+# --- Running ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def banyan(capsys: pytest.CaptureFixture[str]):
+def banyan(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Run the command here and now: exit code, output, messages."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -86,3 +97,28 @@ def banyan(capsys: pytest.CaptureFixture[str]):
         return code, out, unhurried(err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def train_in_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[list]]]:
+    """Train in so many processes: the exit code and the messages of each."""
+    folder = tmp_path_factory.mktemp("messages")
+    command = [sys.executable, "-m", "tests.helpers.several_processes"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+
+        def run(corpus: object, out: Path, *death: object, world: int = 2, **settings: object) -> list[list]:
+            request = {"corpus": str(corpus), "out": str(out), "settings": {**IN_PROCESSES, **settings}, "death": death}
+            request |= {"world": world, "port": _free_port(), "folder": str(folder)}
+            print(json.dumps(request), file=server.stdin, flush=True)
+            assert server.stdout
+            return json.loads(server.stdout.readline())
+
+        yield run
+        assert server.stdin
+        server.stdin.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

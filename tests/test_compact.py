@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from test_cli import folder, model  # noqa: F401
-from test_encoding import LINES, SUFFIXES, interrupted, small_blocks, text  # noqa: F401
-from test_suites import data, write_beir, write_pairs  # noqa: F401
 
 from banyan.compact import PRECISIONS, Form, comparable, expanded
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.similarity import read_pairs
-from experiments.measuring import compact as experiment
+from tests.helpers.corpora import LINES
+from tests.helpers.sets import write_beir, write_pairs
 
 TEXTS = [line for line in LINES if line.strip()]
 
@@ -39,13 +36,13 @@ def hamming(bits: np.ndarray) -> np.ndarray:
 # --- Vectors ---------------------------------------------------------------------------------------------------------
 
 
-def test_default_is_the_whole_vector_in_float32(model):  # noqa: F811
+def test_default_is_the_whole_vector_in_float32(model):
     vectors = model.encode(TEXTS)
     assert (vectors.dtype, vectors.shape) == (np.float32, (len(TEXTS), model.dim))
     np.testing.assert_array_equal(vectors, model.encode(TEXTS, truncate_dim=model.dim, precision="float32"))
 
 
-def test_int8_keeps_cosines(model):  # noqa: F811
+def test_int8_keeps_cosines(model):
     small = model.encode(TEXTS, precision="int8")
     assert (small.dtype, small.shape) == (np.int8, (len(TEXTS), model.dim))
     np.testing.assert_array_equal(np.abs(small).max(axis=1), 127)
@@ -66,7 +63,7 @@ def test_int8_of_any_vector_is_within_half_a_step_of_it(vectors):
 
 
 @pytest.mark.parametrize("dim", [16, 11, 8, 1])
-def test_binary_is_the_packed_signs(model, dim):  # noqa: F811
+def test_binary_is_the_packed_signs(model, dim):
     bits = model.encode(TEXTS, precision="binary", truncate_dim=dim)
     whole = model.encode(TEXTS)[:, :dim]
     assert (bits.dtype, bits.shape) == (np.uint8, (len(TEXTS), -(-dim // 8)))
@@ -76,14 +73,14 @@ def test_binary_is_the_packed_signs(model, dim):  # noqa: F811
 
 
 @pytest.mark.parametrize("dim", [16, 11])
-def test_cosine_of_expanded_bits_is_what_hamming_distance_says(model, dim):  # noqa: F811
+def test_cosine_of_expanded_bits_is_what_hamming_distance_says(model, dim):
     bits = model.encode(TEXTS, precision="binary", truncate_dim=dim)
     np.testing.assert_allclose(cosines(expanded(bits, dim)), 1 - 2 * hamming(bits) / dim, atol=1e-12)
     np.testing.assert_allclose(cosines(expanded(bits, dim)), cosines(np.where(model.encode(TEXTS) > 0, 1, -1)[:, :dim]))
 
 
 @pytest.mark.parametrize("dim", [16, 7, 1])
-def test_truncation_takes_the_first_dimensions_and_then_normalises(model, dim):  # noqa: F811
+def test_truncation_takes_the_first_dimensions_and_then_normalises(model, dim):
     first = model.encode(TEXTS)[:, :dim]
     np.testing.assert_array_equal(model.encode(TEXTS, truncate_dim=dim), first)
     unit = model.encode(TEXTS, truncate_dim=dim, normalize=True)
@@ -91,7 +88,7 @@ def test_truncation_takes_the_first_dimensions_and_then_normalises(model, dim): 
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_same_bits_in_any_batch_and_alone(model, precision, monkeypatch):  # noqa: F811
+def test_same_bits_in_any_batch_and_alone(model, precision, monkeypatch):
     options = {"precision": precision, "truncate_dim": 11}
     expected = model.encode(LINES, **options)
     np.testing.assert_array_equal(model.encode(LINES, batch_size=1, **options), expected)
@@ -101,7 +98,7 @@ def test_same_bits_in_any_batch_and_alone(model, precision, monkeypatch):  # noq
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_no_texts_and_texts_without_tokens(model, precision):  # noqa: F811
+def test_no_texts_and_texts_without_tokens(model, precision):
     form = Form(11, precision)
     nothing = model.encode([], precision=precision, truncate_dim=11)
     assert (nothing.shape, nothing.dtype) == ((0, form.width), form.dtype)
@@ -119,7 +116,7 @@ def test_no_texts_and_texts_without_tokens(model, precision):  # noqa: F811
         ({"precision": "binary", "normalize": True}, "float32 only: binary keeps no lengths anyway; leave it out"),
     ],
 )
-def test_what_cannot_be_had_is_refused(model, tmp_path, options, message):  # noqa: F811
+def test_what_cannot_be_had_is_refused(model, tmp_path, options, message):
     for texts in (TEXTS, "one"):
         with pytest.raises(BanyanError, match=message):
             model.encode(texts, **options)
@@ -136,7 +133,7 @@ def test_vectors_that_are_not_finite_are_refused(precision, bad):
         Form(2, precision).keep(np.array([[1, 1, 1], [1, bad, 1]], np.float32))
 
 
-def test_packed_bits_are_not_compared_by_cosine(model):  # noqa: F811
+def test_packed_bits_are_not_compared_by_cosine(model):
     bits = model.encode(TEXTS, precision="binary")
     with pytest.raises(BanyanError, match=r"banyan\.compact\.expanded"):
         model.similarity(bits, bits)
@@ -144,63 +141,11 @@ def test_packed_bits_are_not_compared_by_cosine(model):  # noqa: F811
     np.testing.assert_allclose(model.similarity(vectors, vectors), 1 - 2 * hamming(bits) / model.dim, atol=1e-6)
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
-
-
-def written(path: Path) -> np.ndarray:
-    """The embeddings, as numpy has them by itself."""
-    if path.suffix == ".npy":
-        return np.load(path)
-    if path.suffix == ".jsonl":
-        rows = [json.loads(line)["embedding"] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-        return np.array(rows)
-    column = pytest.importorskip("pyarrow.parquet").read_table(path)["embedding"].combine_chunks()
-    return column.flatten().to_numpy().reshape(len(column), -1)
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_encode_writes_what_python_gives(banyan, folder, model, text, tmp_path, suffix, precision, small_blocks):  # noqa: F811
-    out = tmp_path / f"out{suffix}"
-    code, _, err = banyan("encode", folder, text, "-o", out, "--precision", precision, "--truncate-dim", 11)
-    as_what = "" if precision == "float32" else f" as {precision}"
-    assert code == 0
-    assert f"8 rows of 11 dimensions{as_what} (" in err
-    expected, vectors = model.encode(LINES, precision=precision, truncate_dim=11), written(out)
-    assert vectors.dtype == expected.dtype or suffix == ".jsonl"
-    np.testing.assert_array_equal(vectors.astype(expected.dtype), expected)
-
-
-@pytest.mark.parametrize(
-    ("changed", "options"),
-    [
-        ("precision", {"precision": "int8"}),
-        ("truncation", {"truncate_dim": 8}),
-        ("truncation and the precision", {"truncate_dim": 8, "precision": "binary"}),
-    ],
-)
-def test_a_run_is_resumed_with_its_own_settings_only(model, text, interrupted, changed, options):  # noqa: F811
-    with pytest.raises(BanyanError, match=f"cannot be resumed, because the {changed} changed: --overwrite starts"):
-        encode_file(model, text, interrupted, resume=True, **options)
-    assert encode_file(model, text, interrupted, resume=True).resumed == 6
-
-
-def test_command_refuses_before_it_loads_a_model(banyan, tmp_path):
-    for arguments, message in (
-        (["--precision", "int8", "--normalize"], "banyan: normalize goes with float32 only: int8 keeps no lengths"),
-        (["--precision", "float16"], "banyan: there is no precision 'float16': choose one of"),
-        (["--truncate-dim", "-1"], "banyan: cannot truncate to -1 dimensions"),
-    ):
-        code, out, err = banyan("encode", "no-model", "in.txt", "-o", tmp_path / "out.npy", *arguments)
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        assert err.startswith(message)
-
-
 # --- Measured --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_what_is_measured_is_the_similarity_that_is_meant(model, tmp_path, precision):  # noqa: F811
+def test_what_is_measured_is_the_similarity_that_is_meant(model, tmp_path, precision):
     pairs = read_pairs(write_pairs(tmp_path / "pairs.tsv", 30))
     (row,) = suites.measure(comparable(model, Form(11, precision)), suites.own([tmp_path / "pairs.tsv"])[0])
     a, b = (model.encode(texts)[:, :11].astype(np.float64) for texts in (pairs.first, pairs.second))
@@ -211,7 +156,7 @@ def test_what_is_measured_is_the_similarity_that_is_meant(model, tmp_path, preci
     np.testing.assert_allclose(row.outcome.items[:, 1], expected, atol=0.01 if precision == "int8" else 1e-6)
 
 
-def test_equal_hamming_distances_tie_in_retrieval(model, tmp_path):  # noqa: F811
+def test_equal_hamming_distances_tie_in_retrieval(model, tmp_path):
     """Few bits give many equals: the greatest id first, whatever the rounding of a product."""
     encode = comparable(model, Form(3, "binary"))
     beir = write_beir(tmp_path / "beir")
@@ -219,7 +164,7 @@ def test_equal_hamming_distances_tie_in_retrieval(model, tmp_path):  # noqa: F81
         {row["_id"]: row["text"] for row in map(json.loads, (beir / name).read_text().splitlines())}
         for name in ("corpus.jsonl", "queries.jsonl")
     )
-    signs = {one: (model.encode(text)[:3] > 0) for one, text in (documents | queries).items()}  # noqa: F811
+    signs = {one: (model.encode(text)[:3] > 0) for one, text in (documents | queries).items()}
     hits = [
         max(documents, key=lambda one, query=query: (-(signs[one] != signs[query]).sum(), one)) == f"d{query[1:]}"
         for query in queries
@@ -230,12 +175,13 @@ def test_equal_hamming_distances_tie_in_retrieval(model, tmp_path):  # noqa: F81
     np.testing.assert_array_equal(first.items, hits)
 
 
-def test_eval_tells_what_smaller_vectors_cost(banyan, folder, model, tmp_path):  # noqa: F811
+def test_eval_tells_what_smaller_vectors_cost(banyan, model_folder, model, tmp_path):
     pairs, beir = write_pairs(tmp_path / "pairs.tsv", 30), write_beir(tmp_path / "beir")
-    options = ["--precision", "binary", "--truncate-dim", "8", "--against", folder, "--pairs", pairs, "--beir", beir]
-    assert banyan("eval", folder, *options, "--words", pairs, "-o", tmp_path / "out.json")[0] == 0
+    sets = ["--pairs", pairs, "--beir", beir, "--words", pairs]
+    options = ["--precision", "binary", "--truncate-dim", "8", "--against", model_folder]
+    assert banyan("eval", model_folder, *options, *sets, "-o", tmp_path / "out.json")[0] == 0
     report = json.loads((tmp_path / "out.json").read_text())
-    assert (report["model"], report["against"]) == (f"{folder} (8 dimensions as binary)", folder)
+    assert (report["model"], report["against"]) == (f"{model_folder} (8 dimensions as binary)", str(model_folder))
     spearman = report["results"][0]
     (small,) = suites.measure(comparable(model, Form(8, "binary")), suites.own([pairs])[0])
     (whole,) = suites.measure(model.encode, suites.own([pairs])[0])
@@ -249,25 +195,9 @@ def test_eval_tells_what_smaller_vectors_cost(banyan, folder, model, tmp_path): 
         (["--truncate-dim", "17"], "cannot truncate to 17 dimensions: the model has 16"),
     ],
 )
-def test_eval_refuses_what_cannot_be_had(banyan, folder, tmp_path, arguments, message):  # noqa: F811
-    code, out, err = banyan("eval", folder, "--pairs", write_pairs(tmp_path / "pairs.tsv"), *arguments)
+def test_eval_refuses_what_cannot_be_had(banyan, model_folder, tmp_path, arguments, message):
+    code, out, err = banyan("eval", model_folder, "--pairs", write_pairs(tmp_path / "pairs.tsv"), *arguments)
     assert (code, out) == (1, "")
     assert err.startswith(f"banyan: {message}")
 
 
-def test_experiment_makes_a_table_of_every_form(folder, model, data, tmp_path, capsys):  # noqa: F811
-    out = tmp_path / "compact.json"
-    experiment.main([folder, "--data", str(data), "--out", str(out)])
-    experiment.main([folder, "--data", str(data), "--out", str(out), "--suite", "sts"])
-    kept = json.loads(out.read_text())
-    assert list(kept) == ["model dev", "model sts"]
-    columns = ["precision", "dimensions", "bytes", "dev, spearman", "dev retrieval, nDCG@10"]
-    assert kept["model dev"]["columns"] == columns
-    assert [row[:3] for row in kept["model dev"]["rows"]] == [
-        ["float32", 16, 64], ["float32", 8, 32], ["float32", 4, 16], ["float32", 2, 8],
-        ["int8", 16, 16], ["int8", 8, 8], ["int8", 4, 4], ["int8", 2, 2],
-        ["binary", 16, 2], ["binary", 8, 1], ["binary", 4, 1], ["binary", 2, 1],
-    ]  # fmt: skip
-    values = [row.outcome.value for row in suites.run(model.encode, "sts", data) if row.outcome]
-    assert kept["model sts"]["rows"][0][3] == round(float(np.mean(values)), 2)
-    assert "Smaller vectors of model, dev" in capsys.readouterr().out

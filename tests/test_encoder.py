@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
-from test_reference import functions_of
 
 from banyan import Banyan, BanyanError, Config, reference
 from banyan.config import SETTINGS
 from banyan.tokenizer import Tokenizer
+from tests.helpers.batches import functions_of
+from tests.helpers.places import ROOT
 
 TEXTS = [
     "Some are born to sweet delight, some are born to endless night.",
@@ -309,7 +310,7 @@ def test_an_output_that_is_a_pipe_or_a_link_is_written_through(tmp_path):
 @pytest.mark.slow
 def test_a_machine_where_no_cache_can_be_kept_still_encodes(folder, tmp_path):
     """Neither beside the source nor in a home: kernels are kept in a temporary folder."""
-    source = Path(__file__).parents[1] / "src" / "banyan"
+    source = ROOT / "src" / "banyan"
     shutil.copytree(source, tmp_path / "banyan", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "banyan/backends/__pycache__").touch()  # so that no folder of that name can be made
     environment = {"PATH": "", "HOME": "/proc/none", "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}

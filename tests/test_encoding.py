@@ -18,37 +18,16 @@ import pytest
 
 from banyan import encoding
 from banyan.commands import main
-from banyan.config import Config
+from banyan.compact import PRECISIONS
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
-from banyan.encoder import Banyan
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
-from banyan.model.functions import Functions
 from banyan.support import files
-from banyan.tokenizer import Tokenizer
+from tests.helpers.corpora import LINES
+from tests.helpers.models import tiny_model
 
-LINES = ["the cat sat on a mat", "", "a dog slept", "   ", "the cat sat", "naïve 日本 😀", 'quo"te \\ and\ttab', "end"]
 SUFFIXES = [".npy", ".jsonl", ".parquet"]
-
-
-def tiny_model(dim: int = 16) -> Banyan:
-    """A model of random weights, made in a moment."""
-    words = "the a cat dog sat slept on mat house tree green runs slowly quickly over under".split()
-    rng = np.random.default_rng(1)
-    tokenizer = Tokenizer.train([" ".join(rng.choice(words, 6)) for _ in range(50)], vocab_size=400)
-    config = Config(dim=dim, channels=dim // 2, vocab_size=400)
-    weights = {name: rng.uniform(-1, 1, config.width).astype(np.float32) for name in Functions._fields}
-    vocabulary = tokenizer.vocab_size
-    weights["embedding"] = rng.uniform(-1, 1, (vocabulary, dim)).astype(np.float32)
-    weights["out_weight"] = rng.uniform(-1, 1, (vocabulary, dim)).astype(np.float32)
-    weights["out_bias"] = np.zeros(vocabulary, np.float32)
-    return Banyan(config, tokenizer, weights)
-
-
-@pytest.fixture(scope="module")
-def model() -> Banyan:
-    return tiny_model()
 
 
 @pytest.fixture
@@ -490,6 +469,58 @@ def test_killed_at_any_moment_and_resumed_the_result_has_the_same_bytes(model, t
     kills = [int(line) for line in done.stdout.split()]
     assert len(kills) == len(SUFFIXES)
     assert min(kills) >= 15
+
+
+# --- Compact ---------------------------------------------------------------------------------------------------------
+
+
+def written(path: Path) -> np.ndarray:
+    """The embeddings, as numpy has them by itself."""
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line)["embedding"] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+        return np.array(rows)
+    column = pytest.importorskip("pyarrow.parquet").read_table(path)["embedding"].combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_encode_writes_what_python_gives(banyan, model_folder, model, text, tmp_path, suffix, precision, small_blocks):
+    out = tmp_path / f"out{suffix}"
+    code, _, err = banyan("encode", model_folder, text, "-o", out, "--precision", precision, "--truncate-dim", 11)
+    as_what = "" if precision == "float32" else f" as {precision}"
+    assert code == 0
+    assert f"8 rows of 11 dimensions{as_what} (" in err
+    expected, vectors = model.encode(LINES, precision=precision, truncate_dim=11), written(out)
+    assert vectors.dtype == expected.dtype or suffix == ".jsonl"
+    np.testing.assert_array_equal(vectors.astype(expected.dtype), expected)
+
+
+@pytest.mark.parametrize(
+    ("changed", "options"),
+    [
+        ("precision", {"precision": "int8"}),
+        ("truncation", {"truncate_dim": 8}),
+        ("truncation and the precision", {"truncate_dim": 8, "precision": "binary"}),
+    ],
+)
+def test_a_run_is_resumed_with_its_own_settings_only(model, text, interrupted, changed, options):
+    with pytest.raises(BanyanError, match=f"cannot be resumed, because the {changed} changed: --overwrite starts"):
+        encode_file(model, text, interrupted, resume=True, **options)
+    assert encode_file(model, text, interrupted, resume=True).resumed == 6
+
+
+def test_command_refuses_before_it_loads_a_model(banyan, tmp_path):
+    for arguments, message in (
+        (["--precision", "int8", "--normalize"], "banyan: normalize goes with float32 only: int8 keeps no lengths"),
+        (["--precision", "float16"], "banyan: there is no precision 'float16': choose one of"),
+        (["--truncate-dim", "-1"], "banyan: cannot truncate to -1 dimensions"),
+    ):
+        code, out, err = banyan("encode", "no-model", "in.txt", "-o", tmp_path / "out.npy", *arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert err.startswith(message)
 
 
 # --- Searching -------------------------------------------------------------------------------------------------------

@@ -5,16 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import golden_functions
 
 from banyan import reference
 from banyan.backends import _numba
 from banyan.config import Config
 from banyan.model import BanyanModel
+from banyan.model.functions import Functions
 from banyan.model.graph import Graph, check_ragged, entangle
 from banyan.model.objective import reconstruction
+from tests.helpers.batches import graph_edges, repeats_a_pair
+from tests.helpers.places import TESTS
 
 WEIGHTS = ("embedding", *reference.Functions._fields, "out_weight", "out_bias")
+
+GOLDEN = sorted((TESTS / "golden").glob("banyan_*.npz"))
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
+def golden(request) -> dict[str, np.ndarray]:
+    """Figures from the authors' program: a batch, all weights, and what it computes."""
+    with np.load(request.param) as file:
+        return dict(file)
+
+
+def golden_functions(golden: dict[str, np.ndarray]) -> Functions:
+    return Functions(*(golden[name].astype(np.float64) for name in Functions._fields))
 
 
 def edges(golden) -> set[tuple]:
@@ -24,13 +39,6 @@ def edges(golden) -> set[tuple]:
     for parent, (left, right) in zip(golden["parent"], golden["children"], strict=True):
         spans[int(parent)] = (spans[int(left)], spans[int(right)])
     return {span for node, span in spans.items() if node >= L}
-
-
-def graph_edges(graph: Graph) -> set[tuple]:
-    spans: list[tuple] = [(int(token),) for token in graph.token]
-    for left, right in graph.children:
-        spans.append((spans[left], spans[right]))
-    return set(spans[graph.n_leaves :])
 
 
 def reference_graph(golden) -> Graph:
@@ -70,16 +78,6 @@ def test_algorithm_1_makes_the_authors_graph_where_no_pair_repeats(golden):
         assert made == given
     else:
         assert len(made & given) > len(given) / 2  # a repeat changes its own sentence only
-
-
-def repeats_a_pair(graph: Graph) -> bool:
-    """Some sentence holds one node twice."""
-    leaves_below = [1] * graph.n_leaves
-    nodes_below = [{i} for i in range(graph.n_leaves)]
-    for node, (left, right) in enumerate(graph.children, start=graph.n_leaves):
-        leaves_below.append(leaves_below[left] + leaves_below[right])
-        nodes_below.append(nodes_below[left] | nodes_below[right] | {node})
-    return any(len(nodes_below[root]) < 2 * leaves_below[root] - 1 for root in graph.root)
 
 
 def test_reference_computes_the_authors_roots_logits_loss_and_gradients(golden):

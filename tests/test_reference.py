@@ -6,27 +6,22 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conftest import random_batch, random_functions
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_golden import graph_edges, repeats_a_pair
 
 from banyan import reference
 from banyan.backends import _numba
 from banyan.config import SETTINGS
 from banyan.model.dropout import LEAF, NODE, Dropout
-from banyan.model.functions import GATES, Functions
 from banyan.model.graph import check_ragged
-
-seeds = st.integers(0, 2**32 - 1)
-kinds = st.sampled_from(SETTINGS["functions"].choices)
-structures = st.sampled_from(SETTINGS["structure"].choices)
-
-
-def functions_of(kind: str, rng: np.random.Generator, U: int) -> Functions:
-    if kind == "diagonal":
-        return random_functions(rng, U)
-    return Functions(*(rng.uniform(-1, 1, (U, U) if n in GATES else U) * U**-0.5 for n in Functions._fields))
+from tests.helpers.batches import (
+    functions_of,
+    graph_edges,
+    kinds,
+    random_batch,
+    random_functions,
+    repeats_a_pair,
+    seeds,
+)
 
 
 def clear_margins(forest, embedding, f) -> bool:

@@ -88,10 +88,11 @@ def _false_negatives(material: Material) -> str:
     a_step = training["tokens"] / training["steps"]
     return (
         "- Contrastive rows in plain trees: loss and gradients are those of a plain autograd version "
-        "(tests/test_combinations.py), and the settings those of the authors' program, but for which half of a linear "
-        "decomposition goes to which child (theirs: by age, ours: by side). There every copy of a token is a false "
-        f"negative of the others, and our sentences have {training['tokens'] / training['sentences']:.1f} pieces, so "
-        f"that a step holds {a_step:,.0f}. We have not found out what else lies between these rows and the paper's."
+        "(tests/backends/test_combinations.py), and the settings those of the authors' program, but for which half of "
+        "a linear decomposition goes to which child (theirs: by age, ours: by side). There every copy of a token is "
+        f"a false negative of the others, and our sentences have {training['tokens'] / training['sentences']:.1f} "
+        f"pieces, so that a step holds {a_step:,.0f}. We have not found out what else lies between these rows and the "
+        "paper's."
     )
 
 

@@ -17,7 +17,7 @@ def health(service: Service) -> Answer:
 
 
 def describe_health(_: Schemas) -> Operation:
-    return Operation(None, errors={503: "it shuts down"})
+    return Operation(None, errors={503: "the server is shutting down"})
 
 
 def metrics(service: Service) -> Answer:

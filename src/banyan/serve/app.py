@@ -1,5 +1,8 @@
-"""One request: limits, key, handler, answer, figures, log. An ASGI application without a framework: a short sentence
-is encoded in some fifty microseconds, and a framework takes several times that."""
+"""One request: route, key, limits, handler, answer, metrics, log.
+
+This is an ASGI application without a web framework: encoding a short sentence takes about fifty microseconds, and a
+framework would add several times that to every request.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ from banyan.support import threads
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
-FLUSH_SECONDS = 0.1  # that a line of the log may wait for others
-COMPLAINT_SECONDS = 1.0  # between two lines that say so
-RETRY_SECONDS = 1  # what a client that is turned away is asked to wait
+FLUSH_SECONDS = 0.1  # log lines are written together, at most this late
+OVERLOAD_LOG_SECONDS = 1.0  # between two log lines about overload
+RETRY_SECONDS = 1  # the Retry-After of a request that is refused because of overload
 
 
-class Gone(Exception):
-    """The client hung up."""
+class Disconnected(Exception):
+    """The client closed the connection."""
 
 
 class App:
@@ -55,9 +58,9 @@ class App:
         service.document = openapi.document(service, ROUTES)
         self.batcher = jobs.Batcher(service)
         self.accepted: set[Any] = set()
-        self.complained = -COMPLAINT_SECONDS  # of overload, last
+        self.overload_logged = -OVERLOAD_LOG_SECONDS  # when overload was last logged
         self.flushing: asyncio.TimerHandle | None = None
-        self.held = 0  # bytes of requests that arrive, or wait for a thread
+        self.held = 0  # bytes of bodies that are being received or wait for a thread
         self.pool = ThreadPoolExecutor(threads.available(), thread_name_prefix="banyan-request")
         prefix = secrets.token_hex(6)
         self.ids = (f"req-{prefix}-{number:x}" for number in count())
@@ -67,7 +70,7 @@ class App:
         try:
             await self._request(scope, receive, send)
         finally:
-            self.accepted.discard(asyncio.current_task())  # at once: the server itself does so some requests later
+            self.accepted.discard(asyncio.current_task())  # uvicorn itself does this only some requests later
             self.counters.pending(len(self.accepted))
 
     async def _request(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -77,7 +80,7 @@ class App:
         headers: Headers = []
         try:
             answer, status = await self._answer(scope, receive), 200
-        except Gone:
+        except Disconnected:
             return
         except Refused as refused:
             status, body = refused.answer(path)
@@ -85,7 +88,7 @@ class App:
             headers += refused.headers
         except Exception:
             log.write("error", "a request failed", path=path, request_id=id, traceback=traceback.format_exc())
-            status, body = Refused(BROKEN, f"the server failed; its log tells why under {id}").answer(path)
+            status, body = Refused(BROKEN, f"internal server error; the log has the details under {id}").answer(path)
             answer = Answer(body)
         headers += [
             (b"content-type", answer.content_type),
@@ -114,10 +117,10 @@ class App:
     def _route(self, path: str, method: str) -> Route:
         methods = self.routes.get(path)
         if methods is None:
-            raise Refused(NO_ROUTE, f"there is nothing at {path[:80]}; GET /docs lists what there is")
+            raise Refused(NO_ROUTE, f"there is no route {path[:80]}; GET /docs lists all routes")
         if method not in methods:
-            told = f"{path} takes {' or '.join(methods)}, not {method[:20]}"
-            raise Refused(NO_METHOD, told, headers=((b"allow", ", ".join(methods).encode()),))
+            message = f"{path} accepts {' or '.join(methods)}, not {method[:20]}"
+            raise Refused(NO_METHOD, message, headers=((b"allow", ", ".join(methods).encode()),))
         return methods[method]
 
     async def _post(self, route: Route, scope: dict[str, Any], receive: Receive) -> Answer:
@@ -144,8 +147,8 @@ class App:
             async with asyncio.timeout(limits.body_seconds):
                 return await self._arrived(receive)
         except TimeoutError:
-            told = f"the body did not arrive within {limits.body_seconds:g} seconds"
-            raise Refused(SLOW, told, headers=((b"connection", b"close"),)) from None
+            message = f"the body did not arrive within {limits.body_seconds:g} seconds"
+            raise Refused(SLOW, message, headers=((b"connection", b"close"),)) from None
 
     async def _arrived(self, receive: Receive) -> bytes:
         limits, held, parts = self.service.limits, 0, []
@@ -153,7 +156,7 @@ class App:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise Gone
+                    raise Disconnected
                 parts.append(message["body"])
                 held += len(message["body"])
                 self.held += len(message["body"])
@@ -168,22 +171,23 @@ class App:
 
     def _busy(self) -> Refused:
         now = perf_counter()
-        if now - self.complained > COMPLAINT_SECONDS:
-            self.complained = now
-            self._tell("warning", "overloaded: requests are turned away", pending=len(self.accepted), held=self.held)
+        if now - self.overload_logged > OVERLOAD_LOG_SECONDS:
+            self.overload_logged = now
+            self._write_log("warning", "overloaded: refusing requests", pending=len(self.accepted), held=self.held)
         wait = (b"retry-after", b"%d" % RETRY_SECONDS)
-        return Refused(BUSY, "the server has more requests than it can take on: try again", headers=(wait,))
+        return Refused(BUSY, "the server is overloaded: try again later", headers=(wait,))
 
     def _check_key(self, headers: Headers) -> None:
         for name, value in headers:
             if name == b"authorization" and hmac.compare_digest(value, self.authorization or b""):
                 return
-        asked = (b"www-authenticate", b"Bearer")
-        raise Refused(NO_KEY, "the API key is missing or wrong: send it as Authorization: Bearer KEY", headers=(asked,))
+        wanted = (b"www-authenticate", b"Bearer")
+        message = "the API key is missing or wrong: send the header Authorization: Bearer KEY"
+        raise Refused(NO_KEY, message, headers=(wanted,))
 
     def _log(self, scope: dict[str, Any], status: int, seconds: float, answer: Answer, id: str) -> None:
         level = "info" if status < 500 else "error"
-        self._tell(
+        self._write_log(
             level,
             "request",
             method=scope["method"],
@@ -197,7 +201,7 @@ class App:
             request_id=id,
         )
 
-    def _tell(self, level: str, event: str, **values: Any) -> None:
+    def _write_log(self, level: str, event: str, **values: Any) -> None:
         if not self.flushing:
             self.flushing = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
         log.later(level, event, **values)
@@ -217,7 +221,7 @@ def _json(body: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         problem = str(error)
     try:
-        return json.loads(body, parse_constant=_no_number)  # takes half an emoji, as texts cut elsewhere may have
+        return json.loads(body, parse_constant=_no_number)  # accepts lone surrogates, as in truncated texts
     except (ValueError, RecursionError):
         raise Refused(NOT_JSON, f"the body is not JSON: {problem}") from None
 
@@ -227,4 +231,4 @@ def _no_number(name: str) -> None:
 
 
 def _too_large(limit: int) -> Refused:
-    return Refused(TOO_LARGE, f"the body has more than {limit:,} bytes: send fewer texts at a time")
+    return Refused(TOO_LARGE, f"the body has more than {limit:,} bytes: send fewer texts per request")

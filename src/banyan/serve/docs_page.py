@@ -1,4 +1,4 @@
-"""The interface described for people: one page that needs nothing from elsewhere."""
+"""The /docs page: the OpenAPI document as HTML that loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _route(path: str, method: str, operation: dict[str, Any]) -> str:
         parts += [_fields(content["schema"]), _try(path, content["example"])]
     elif "text/html" not in operation["responses"]["200"].get("content", {}):  # this page itself
         parts.append(f"<p><a href={path[1:]}>open</a></p>")
-    told = [f"<dt>{status}<dd>{escape(answer['description'])}" for status, answer in operation["responses"].items()]
-    parts.append(f"<details><summary>Answers</summary><dl>{''.join(told)}</dl></details>")
+    answers = [f"<dt>{status}<dd>{escape(answer['description'])}" for status, answer in operation["responses"].items()]
+    parts.append(f"<details><summary>Answers</summary><dl>{''.join(answers)}</dl></details>")
     return f"<section>{''.join(parts)}</section>"
 
 
@@ -31,21 +31,21 @@ def _fields(schema: dict[str, Any]) -> str:
     rows = []
     for name, field in schema["properties"].items():
         needed = "" if name in schema["required"] else "<i>optional</i>"
-        rows.append(f"<tr><td><code>{name}</code><td>{escape(_said(field))}<td>{needed}")
+        rows.append(f"<tr><td><code>{name}</code><td>{escape(_words(field))}<td>{needed}")
     return f"<table>{''.join(rows)}</table>"
 
 
-def _said(schema: dict[str, Any]) -> str:
-    """A schema in a few words."""
+def _words(schema: dict[str, Any]) -> str:
+    """Describe a schema in a few words."""
     if "enum" in schema:
         return ", ".join(str(value) for value in schema["enum"] if value is not None)
     if "anyOf" in schema:
-        return " or ".join(_said(part) for part in schema["anyOf"] if part != {"type": "null"})
+        return " or ".join(_words(part) for part in schema["anyOf"] if part != {"type": "null"})
     if schema["type"] == "array":
         most = f" (at most {schema['maxItems']:,})" if "maxItems" in schema else ""
-        return f"list of {_said(schema['items'])}{most}"
+        return f"list of {_words(schema['items'])}{most}"
     if schema["type"] == "object":
-        return "object: " + "; ".join(f"{name}: {_said(part)}" for name, part in schema["properties"].items())
+        return "object: " + "; ".join(f"{name}: {_words(part)}" for name, part in schema["properties"].items())
     if "maximum" in schema:
         return f"{schema['type']} from {schema['minimum']:,} to {schema['maximum']:,}"
     return str(schema["type"])
@@ -67,7 +67,7 @@ td { padding: .1rem .8rem .1rem 0; vertical-align: top } dt { float: left; width
 textarea, pre { width: 100%; box-sizing: border-box; font: 13px ui-monospace, monospace }
 pre { max-height: 16rem; overflow: auto; background: #8882; padding: .6rem; white-space: pre-wrap }
 </style>
-<label>API key, if the server asks for one: <input id=key type=password autocomplete=off></label>
+<label>API key, if the server needs one: <input id=key type=password autocomplete=off></label>
 ROUTES
 <script>
 for (const form of document.forms) form.onsubmit = async event => {

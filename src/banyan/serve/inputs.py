@@ -1,4 +1,4 @@
-"""Texts and tokens of a request, checked; and their vectors."""
+"""Checks the texts and tokens of a request and encodes them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from banyan.serve.refusal import EMPTY, INVALID, TOO_LONG, Refused, whole
 
 
 class Ragged(NamedTuple):
+    """A batch of token lists, one after another."""
+
     tokens: np.ndarray
     offsets: np.ndarray
 
@@ -19,7 +21,7 @@ class Ragged(NamedTuple):
         return len(self.offsets) - 1
 
     def cut(self, longest: int, keep_end: bool) -> Ragged:
-        """At most so many tokens of each text: its first, or its last."""
+        """Keep at most `longest` tokens of each text: the first, or with `keep_end` the last."""
         lengths = np.minimum(np.diff(self.offsets), longest)
         starts = self.offsets[1:] - lengths if keep_end else self.offsets[:-1]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -31,7 +33,7 @@ def texts(value: Any, name: str, limits: Limits) -> list[str]:
     """A string or a list of strings."""
     found = [value] if isinstance(value, str) else value
     if value is None:
-        raise Refused(INVALID, f"{name} is missing: give a string or a list of strings", name)
+        raise Refused(INVALID, f"{name} is missing: send a string or a list of strings", name)
     if not isinstance(found, list) or (found and set(map(type, found)) != {str}):
         raise Refused(INVALID, f"{name} must be a string or a list of strings", name)
     _check_batch(found, name, limits)
@@ -39,25 +41,26 @@ def texts(value: Any, name: str, limits: Limits) -> list[str]:
 
 
 def ragged(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
-    """The tokens of a string, of strings, or of lists of tokens."""
+    """The tokens of a string, of a list of strings, or of lists of tokens."""
     if is_tokens(value):
         return tokens(value, name, model, limits)
     return Ragged(*model.tokenizer.encode(texts(value, name, limits)))
 
 
 def within(batch: Ragged, name: str, limits: Limits, truncate: str | None = None) -> Ragged:
-    """The batch itself if it keeps to the limits. truncate: Right or Left, where texts that are too long are cut."""
+    """The batch, if it respects the limits. truncate: the side, Right or Left, on which long texts are cut."""
     if len(batch.tokens) <= min(limits.input_tokens, limits.batch_tokens):
         return batch
     lengths = np.diff(batch.offsets)
     if lengths.max() > limits.input_tokens:
         if truncate is None:
             which, longest = int(np.argmax(lengths)), int(lengths.max())
-            raise Refused(TOO_LONG, f"{name}[{which}] has {longest:,} tokens, of at most {limits.input_tokens:,}", name)
+            message = f"{name}[{which}] has {longest:,} tokens; the limit is {limits.input_tokens:,}"
+            raise Refused(TOO_LONG, message, name)
         batch = batch.cut(limits.input_tokens, keep_end=truncate == "Left")
     if len(batch.tokens) > limits.batch_tokens:
-        told = f"{name} has {len(batch.tokens):,} tokens altogether, of at most {limits.batch_tokens:,} in a request"
-        raise Refused(TOO_LONG, told, name)
+        message = f"{name} has {len(batch.tokens):,} tokens in total; the limit per request is {limits.batch_tokens:,}"
+        raise Refused(TOO_LONG, message, name)
     return batch
 
 
@@ -66,7 +69,7 @@ def is_tokens(value: Any) -> bool:
 
 
 def tokens(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
-    """A list of tokens, or a list of such lists."""
+    """The tokens of a list of tokens, or of a list of such lists."""
     lists = value if isinstance(value, list) and value and type(value[0]) is list else [value]
     if set(map(type, lists)) != {list}:
         raise Refused(INVALID, f"{name} must be a list of tokens, or a list of such lists", name)
@@ -74,21 +77,22 @@ def tokens(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
     offsets = np.cumsum([0, *map(len, lists)])
     flat = [whole(token) for tokens in lists for token in tokens]
     if set(map(type, flat)) != {int}:
-        raise Refused(INVALID, f"the tokens of {name} must be whole numbers", name)
+        raise Refused(INVALID, f"the tokens in {name} must be integers", name)
     if min(flat) < 0 or max(flat) >= len(model.embedding):
-        told = f"tokens are those of this model's own tokenizer (POST /tokenize): 0 to {len(model.embedding) - 1}"
-        raise Refused(INVALID, f"{name} has a token that the model does not know; {told}", name)
+        known = f"its tokenizer (POST /tokenize) has tokens 0 to {len(model.embedding) - 1}"
+        raise Refused(INVALID, f"{name} has a token that the model does not know; {known}", name)
     return Ragged(np.array(flat, np.int32), offsets)
 
 
 def _check_batch(items: list, name: str, limits: Limits) -> None:
     if not items:
-        raise Refused(EMPTY, f"{name} is empty: give at least one text", name)
+        raise Refused(EMPTY, f"{name} is empty: send at least one text", name)
     if len(items) > limits.batch:
-        raise Refused(TOO_LONG, f"{name} has {len(items):,} texts, of at most {limits.batch:,} in a request", name)
+        message = f"{name} has {len(items):,} texts; the limit per request is {limits.batch:,}"
+        raise Refused(TOO_LONG, message, name)
     if not all(items):
-        told = "" if len(items) == 1 else f"[{next(i for i, item in enumerate(items) if not item)}]"
-        raise Refused(EMPTY, f"{name}{told} is empty: a text needs at least one character", name)
+        which = "" if len(items) == 1 else f"[{next(i for i, item in enumerate(items) if not item)}]"
+        raise Refused(EMPTY, f"{name}{which} is empty: a text needs at least one character", name)
 
 
 def dimensions(value: int | None, model: Banyan) -> int | None:
@@ -98,7 +102,7 @@ def dimensions(value: int | None, model: Banyan) -> int | None:
 
 
 def vectors(model: Banyan, batch: Ragged, keep: int | None, normalize: bool) -> np.ndarray:
-    """float32: the bits of model.encode(..., truncate_dim=keep, normalize=normalize)."""
+    """Embeddings, float32, equal bit by bit to model.encode(..., truncate_dim=keep, normalize=normalize)."""
     if keep is None or keep == model.dim:
         found = model.encode_tokens(batch.tokens, batch.offsets, normalize)
     else:

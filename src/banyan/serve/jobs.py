@@ -1,7 +1,7 @@
-"""Vectors of a request's texts: alone, or with those of all the small requests that came at the same time.
+"""The embeddings of one request, or of all small requests that arrived at the same time.
 
-Encoding a short sentence costs a tenth in a batch of thirty, nobody waits for a batch to fill (what has come is
-encoded), and the bits are the same in any batch.
+In a batch of thirty, a short sentence costs a tenth of what it costs alone. No request waits for a batch to fill: a
+batch holds the requests that are there. The embeddings are the same bits in any batch.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from banyan.serve.service import Answer, Service
 
 
 class Job(NamedTuple):
-    """A request for vectors, whose fields are checked but for the inputs."""
+    """A request for embeddings. All its fields are checked, except the inputs."""
 
     value: Any  # the inputs
-    name: str  # their field
+    name: str  # the field they came in
     keep: int | None  # dimensions
     normalize: bool
     truncate: str | None
-    render: Callable[[np.ndarray, int], bytes]  # vectors and number of tokens -> body
+    render: Callable[[np.ndarray, int], bytes]  # embeddings and number of tokens -> body of the answer
 
 
 def alone(service: Service, job: Job) -> Answer:
+    """Encode one request."""
     batch = inputs.ragged(job.value, job.name, service.model, service.limits)
     return _answer(service, job, batch, None)
 
 
 def _answer(service: Service, job: Job, batch: inputs.Ragged, found: np.ndarray | None) -> Answer:
-    """found: the normalised vectors of the batch, if they are known already."""
+    """found: the normalized embeddings of the batch, if they have been computed."""
     fitting = inputs.within(batch, job.name, service.limits, job.truncate)
     if found is None or fitting is not batch or job.keep is not None or not job.normalize:
         found = inputs.vectors(service.model, fitting, job.keep, job.normalize)
@@ -41,7 +42,7 @@ def _answer(service: Service, job: Job, batch: inputs.Ragged, found: np.ndarray 
 
 
 class Batcher:
-    """Small requests, together."""
+    """Encodes small requests that arrive at the same time in one batch."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -54,7 +55,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if not self.waiting:
-            loop.call_soon(self._encode)  # after the requests that are being read now
+            loop.call_soon(self._encode)  # once the event loop has handled the requests that are already here
         self.waiting.append((texts, future))
         return _answer(self.service, job, *await future)
 
@@ -68,11 +69,11 @@ class Batcher:
                     future.set_exception(error)
             return
         for (_, future), part in zip(waiting, found, strict=True):
-            if not future.done():  # its client may have gone
+            if not future.done():  # the client may have disconnected
                 future.set_result(part)
 
     def _together(self, requests: list[list[str]]) -> list[tuple[inputs.Ragged, np.ndarray]]:
-        """Tokens and normalised vectors for each request."""
+        """The tokens and normalized embeddings of each request."""
         model = self.service.model
         tokens, offsets = model.tokenizer.encode([text for texts in requests for text in texts])
         vectors = model.encode_tokens(tokens, offsets, normalize=True)

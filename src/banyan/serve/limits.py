@@ -1,4 +1,4 @@
-"""What a server takes on."""
+"""Limits on what a server accepts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from banyan.errors import BanyanError
 
 @dataclass(frozen=True)
 class Limits:
-    batch: int = 2048  # texts of a request
-    input_tokens: int = 8192  # of a text
-    batch_tokens: int = 300_000  # of a request
-    body: int = 10_000_000  # bytes of a request
+    batch: int = 2048  # texts per request
+    input_tokens: int = 8192  # tokens per text
+    batch_tokens: int = 300_000  # tokens per request
+    body: int = 10_000_000  # bytes per request
     concurrent: int = 512  # requests that a worker has accepted and not answered
-    body_seconds: float = 30.0  # in which a request has to arrive
+    body_seconds: float = 30.0  # time for the body to arrive
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -23,5 +23,5 @@ class Limits:
 
     @property
     def held(self) -> int:
-        """Bytes of large requests that a worker keeps in memory at a time."""
+        """Bytes of request bodies that a worker keeps in memory at a time."""
         return 4 * self.body

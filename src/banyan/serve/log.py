@@ -1,4 +1,4 @@
-"""One JSON object a line, on standard error. Texts are never logged."""
+"""The log: JSON lines on standard error. Texts are never logged."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _waiting: list[bytes] = []
 
 
 def write(level: str, event: str, **values: Any) -> None:
-    """At once."""
+    """Write a line now."""
     later(level, event, **values)
     flush()
 
 
 def later(level: str, event: str, **values: Any) -> None:
-    """With the next `write` or `flush`: a system call for every line would cost more than encoding a sentence."""
+    """Queue a line for the next `write` or `flush`: a system call per line would cost more than encoding a sentence."""
     line = {"time": datetime.now(UTC), "level": level, "event": event, "process": os.getpid(), **values}
     _waiting.append(orjson.dumps(line, option=_OPTIONS))
 
@@ -30,13 +30,13 @@ def later(level: str, event: str, **values: Any) -> None:
 def flush() -> None:
     lines = memoryview(b"".join(_waiting))
     _waiting.clear()
-    with suppress(OSError):  # nobody reads on: the server goes on in silence
+    with suppress(OSError):  # standard error is closed: serve without a log
         while lines:
             lines = lines[os.write(_STANDARD_ERROR, lines) :]
 
 
 class _Handler(logging.Handler):
-    """What uvicorn and asyncio have to say, in the same form."""
+    """Writes the messages of uvicorn and asyncio as JSON lines too."""
 
     def emit(self, record: logging.LogRecord) -> None:
         values = {"logger": record.name}
@@ -46,7 +46,7 @@ class _Handler(logging.Handler):
 
 
 def take_over() -> None:
-    """Route the libraries' warnings and errors through `write`."""
+    """Send the libraries' warnings and errors through `write`."""
     for name in ("uvicorn", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], False

@@ -1,4 +1,4 @@
-"""A model whose weights stay in the file: the system keeps one copy in memory for all processes that read it."""
+"""Loads a model with memory-mapped weights: all processes that use the model share one copy in memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from banyan.encoder import WEIGHTS, Banyan
 
-_HEAD = 8  # bytes that say how long the header is
-_TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "I8": np.dtype(np.int8)}  # learnt; sketches beside it
+_HEAD = 8  # bytes that hold the length of the header
+_TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "I8": np.dtype(np.int8)}  # learned weights; n-gram sketches
 
 
 def load(path: str | Path) -> Banyan:
-    """As Banyan.from_pretrained (which finds and checks the folder), but mapped."""
+    """Load a model as Banyan.from_pretrained does, but with its weights mapped from the file."""
     checked = Banyan.from_pretrained(path)
     assert checked.folder
     weights = {**checked.weights, **_mapped(checked.folder / WEIGHTS)}
@@ -24,8 +24,8 @@ def load(path: str | Path) -> Banyan:
 
 
 def _mapped(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a safetensors file. Mapped to be copied on write, because kernels are compiled for arrays
-    that may be written to; nobody does, so nothing is copied."""
+    """The tensors of a safetensors file, mapped copy-on-write. The kernels are compiled for writable arrays; as nothing
+    writes to these, nothing is copied."""
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     start = _HEAD + int.from_bytes(data[:_HEAD], "little")

@@ -1,7 +1,7 @@
-"""Figures for Prometheus.
+"""Prometheus metrics.
 
-Every worker counts in a row of its own of one shared memory, so nobody waits for anybody; whoever is asked sums the
-rows. A worker that is started again goes on with its row, so that counters never fall.
+Each worker counts in its own row of a block of shared memory, so no worker waits for another. The worker that answers
+GET /metrics sums the rows. A worker that is restarted continues with its row, so counters never decrease.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from banyan._version import __version__
 from banyan.serve.refusal import STATUSES
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
-_BYTES = 8  # of a number
+_BYTES = 8  # per number
 
 
 class Metrics:
-    """The rows of all workers; `of(worker)` is the one to count in."""
+    """The counters of all workers."""
 
     def __init__(self, routes: list[str], workers: int = 1) -> None:
         self.routes, self.workers = routes, workers
@@ -31,7 +31,7 @@ class Metrics:
         return WorkerCounters(self, self.memory[worker * self.width : (worker + 1) * self.width])
 
     def text(self) -> str:
-        """In Prometheus' format."""
+        """The metrics in Prometheus' text format."""
         return "\n".join([*self._lines(), ""])
 
     def _lines(self) -> Iterator[str]:
@@ -44,28 +44,28 @@ class Metrics:
             for status, count in zip(STATUSES, total.statuses(number), strict=True):
                 if count:
                     yield f'banyan_requests_total{{route="{route}",status="{status}"}} {count:.0f}'
-        told = "From a request's head until its answer is ready."
-        yield from _family("banyan_request_duration_seconds", "histogram", told)
+        meaning = "Time from the header of a request until its answer is ready."
+        yield from _family("banyan_request_duration_seconds", "histogram", meaning)
         for number, route in enumerate(self.routes):
             yield from _histogram(route, total.durations(number))
         texts, tokens, pending = total.numbers[-3:]
-        yield from _family("banyan_texts", "counter", "Texts of requests that were served.")
+        yield from _family("banyan_texts", "counter", "Texts in answered requests.")
         yield f"banyan_texts_total {texts:.0f}"
-        yield from _family("banyan_tokens", "counter", "Tokens of requests that were served.")
+        yield from _family("banyan_tokens", "counter", "Tokens in answered requests.")
         yield f"banyan_tokens_total {tokens:.0f}"
-        yield from _family("banyan_requests_pending", "gauge", "Requests that were accepted and are not answered.")
+        yield from _family("banyan_requests_pending", "gauge", "Requests accepted and not yet answered.")
         yield f"banyan_requests_pending {pending:.0f}"
-        yield from _family("banyan_workers", "gauge", "Processes that serve.")
+        yield from _family("banyan_workers", "gauge", "Worker processes.")
         yield f"banyan_workers {self.workers}"
-        yield from _family("banyan_build_info", "gauge", "The version that serves.")
+        yield from _family("banyan_build_info", "gauge", "The version of Banyan.")
         yield f'banyan_build_info{{version="{__version__}"}} 1'
         if resident := _resident():
-            yield from _family("process_resident_memory_bytes", "gauge", "Of the worker that answers.")
+            yield from _family("process_resident_memory_bytes", "gauge", "Memory of the worker that answers.")
             yield f"process_resident_memory_bytes {resident}"
 
 
 class WorkerCounters:
-    """The numbers of one worker."""
+    """The counters of one worker."""
 
     def __init__(self, metrics: Metrics, numbers: memoryview[float]) -> None:
         self.numbers = numbers
@@ -87,7 +87,7 @@ class WorkerCounters:
         return list(self.numbers[route * len(STATUSES) : (route + 1) * len(STATUSES)])
 
     def durations(self, route: int) -> list[float]:
-        """How many fell into each bucket, the last without end; and the sum of seconds."""
+        """The number of requests in each bucket, the last one unbounded, and the sum of their seconds."""
         first = self.counts + route * (len(BUCKETS) + 2)
         return list(self.numbers[first : first + len(BUCKETS) + 2])
 
@@ -95,9 +95,9 @@ class WorkerCounters:
 _PLACE = {status: place for place, status in enumerate(STATUSES)}
 
 
-def _family(name: str, kind: str, told: str) -> Iterator[str]:
+def _family(name: str, kind: str, meaning: str) -> Iterator[str]:
     name += "_total" if kind == "counter" else ""
-    yield f"# HELP {name} {told}"
+    yield f"# HELP {name} {meaning}"
     yield f"# TYPE {name} {kind}"
 
 

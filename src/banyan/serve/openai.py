@@ -1,4 +1,4 @@
-"""OpenAI's interface. Vectors have length 1, as OpenAI's do."""
+"""The routes of OpenAI's API. Embeddings have length 1, as OpenAI's do."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def embeddings(service: Service, body: Any) -> Job:
     body = fields(body)
     name = field(body, "model", str, service.names[0])
     if name not in service.names:
-        told = f"the model {name[:80]!r} is not served here; this server has {', '.join(service.names)}"
-        raise Refused(NO_MODEL, told, "model")
+        message = f"this server does not have the model {name[:80]!r}; it has {', '.join(service.names)}"
+        raise Refused(NO_MODEL, message, "model")
     written = _in_base64 if choice(body, "encoding_format", FORMATS) == "base64" else _as_floats
     keep = inputs.dimensions(field(body, "dimensions", int), service.model)
     field(body, "user", str)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from banyan.serve.service import Service
 
 _ABOUT = (
-    "Sentence embeddings. /v1/... speaks as OpenAI does, the other routes as Text Embeddings Inference. "
-    "Fields that are not listed are ignored; null is as good as nothing."
+    "Sentence embeddings. Routes under /v1/ follow OpenAI's API, the others that of Text Embeddings Inference. "
+    "Unknown fields are ignored, and null counts as missing."
 )
-_ANY = {401: "the API key is missing or wrong", 405: "another method", 500: "the server failed"}
-_POST = {408: "the body came too slowly", 429: "overloaded: try again after Retry-After seconds"}
-_OPENAI_POST = {400: "invalid, or too many texts or tokens", 404: "no such model", 413: "too many bytes"}
+_ANY = {401: "the API key is missing or wrong", 405: "method not allowed", 500: "internal server error"}
+_POST = {408: "the body arrived too slowly", 429: "overloaded: try again after Retry-After seconds"}
+_OPENAI_POST = {400: "invalid, or too many texts or tokens", 404: "unknown model", 413: "too many bytes"}
 _TEI_POST = {400: "empty, or not JSON", 413: "too many texts, tokens or bytes", 422: "invalid"}
 
 
@@ -44,7 +44,7 @@ def _operation(route: Route, described: Operation) -> Schema:
         fields, required, example = described.request
         body = {"type": "object", "properties": fields, "required": required}
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": body, "example": example}}}
-    good: Schema = {"description": "good"}
+    good: Schema = {"description": "success"}
     if described.answer is not None:
         good["content"] = {described.media_type: {"schema": described.answer}}
     operation["responses"] = {"200": good, **_errors(route, described)}

@@ -1,4 +1,4 @@
-"""Trees over HTTP."""
+"""POST /parse: trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = ("json", *_FORMS)
 
 
 def parse(service: Service, body: Any) -> Answer:
-    """POST /parse: the tree of each text, as an object (format json) or as a string."""
+    """The tree of each text, as a JSON object (format json) or as a string."""
     body = fields(body)
     form = choice(body, "format", FORMATS)
     embeddings = field(body, "embeddings", bool, False)

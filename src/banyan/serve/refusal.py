@@ -1,4 +1,4 @@
-"""What is said to a request that is not served, in the words of OpenAI (under /v1) or of Text Embeddings Inference."""
+"""Error answers, in OpenAI's form (under /v1/) or in that of Text Embeddings Inference, and checks of fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import orjson
 
 
 class Why(NamedTuple):
-    """A status, and the error's names, in each of the two interfaces."""
+    """The status and the names of an error in each of the two interfaces."""
 
     openai: int
     type: str
@@ -32,7 +32,7 @@ BUSY = Why(429, "rate_limit_error", "overloaded", 429, "Overloaded")
 BROKEN = Why(500, "server_error", None, 500, "Backend")
 STOPPING = Why(503, "server_error", None, 503, "Unhealthy")
 
-STATUSES = (200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503)  # all that is ever answered
+STATUSES = (200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503)  # all that the server answers with
 
 
 def is_openai(path: str) -> bool:
@@ -41,12 +41,14 @@ def is_openai(path: str) -> bool:
 
 
 class Refused(Exception):
+    """A request is answered with an error. param: the field that is wrong."""
+
     def __init__(self, why: Why, message: str, param: str | None = None, headers: tuple = ()) -> None:
         super().__init__(message)
         self.why, self.message, self.param, self.headers = why, message, param, headers
 
     def answer(self, path: str) -> tuple[int, bytes]:
-        """Status and body."""
+        """The status and the body."""
         why = self.why
         if is_openai(path):
             error = {"message": self.message, "type": why.type, "param": self.param, "code": why.code}
@@ -55,38 +57,38 @@ class Refused(Exception):
 
 
 def fields(body: Any) -> dict[str, Any]:
-    """The object that a request's body is."""
+    """Check that the body is a JSON object."""
     if not isinstance(body, dict):
         raise Refused(INVALID, f"the body must be a JSON object, not {_named(body)}")
     return body
 
 
 def field(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """One of a body's fields; null is as good as none."""
+    """The value of a field, checked. null counts as missing."""
     value = body.get(name)
     if value is None:
         return default
     if kind is int:
         value = whole(value)
-    if type(value) is not kind:  # True is no number here
+    if type(value) is not kind:  # not isinstance: True is not a number here
         raise Refused(INVALID, f"{name} must be {_KINDS[kind]}, not {_named(value)}", name)
     return value
 
 
 def whole(value: Any) -> Any:
-    """1.0 is a whole number in JSON."""
+    """Convert 1.0 to 1: JSON does not distinguish them."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def choice(body: dict[str, Any], name: str, known: tuple[str, ...]) -> str:
-    """One of some words, the first unless said otherwise."""
+    """The value of a field that must be one of some words; the first is the default."""
     value = field(body, name, str, known[0])
     if value not in known:
         raise Refused(INVALID, f"{name} must be one of {', '.join(known)}, not {value[:40]!r}", name)
     return value
 
 
-_KINDS = {str: "a string", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
+_KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list", dict: "an object"}
 _KINDS |= {float: "a number", type(None): "null"}
 
 

@@ -18,7 +18,7 @@ JSON = "application/json"
 
 
 class Request(NamedTuple):
-    """The JSON object that a POST takes."""
+    """The JSON object that a POST route accepts."""
 
     fields: Schema
     required: list[str]
@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What a route takes and returns."""
+    """What a route accepts and returns."""
 
     answer: Schema | None  # None: an empty body
     request: Request | None = None

@@ -1,4 +1,4 @@
-"""Sockets, workers, and an end in good order."""
+"""Sockets, worker processes, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
 from banyan.serve.service import Service
 
-DRAIN_SECONDS = 0.5  # in which busy connections send what they had begun to send, and are told to close
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep theirs, so that they hang up first
+DRAIN_SECONDS = 0.5  # at shutdown: time for open connections to finish sending, and to be told to close
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that the client closes them first
 BACKLOG = 2048
-YOUNG_SECONDS = 5.0  # a worker that dies sooner makes the next one wait
+YOUNG_SECONDS = 5.0  # a worker that dies this early is restarted after a pause
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What `banyan serve` is told, by the same names."""
+    """The options of `banyan serve`."""
 
     model: str
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
-    names: tuple[str, ...] = ()  # of the model; the folder's, if none is given
-    key: str | None = None
+    names: tuple[str, ...] = ()  # of the model in requests; by default the name of its folder
+    key: str | None = None  # the API key that requests must send
     log_requests: bool = True
     shutdown_seconds: int = 30
     limits: Limits = field(default_factory=Limits)
@@ -48,13 +48,13 @@ class Settings:
         if self.workers < 1:
             raise BanyanError(f"workers must be at least 1, not {self.workers}")
         if self.workers > 1 and not hasattr(os, "fork"):
-            raise BanyanError("several workers need a system with fork (Linux, macOS): leave out --workers")
+            raise BanyanError("several workers need a system with fork (Linux, macOS): omit --workers")
         if not 0 <= self.port <= 65535:
-            raise BanyanError(f"a port is between 0 and 65535 (0: any that is free), not {self.port}")
+            raise BanyanError(f"the port must be between 0 and 65535 (0: any free port), not {self.port}")
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what was accepted."""
+    """Serve until SIGTERM or SIGINT, then answer the requests that were accepted and return."""
     log.take_over()
     with ExitStack() as stack:
         sockets = [stack.enter_context(bound) for bound in _listen(settings)]
@@ -63,8 +63,8 @@ def serve(settings: Settings) -> None:
 
 def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
     model = mapped.load(settings.model)
-    model.encode(["The first text of all may have to wait."])
-    model.parse("So may the first tree.")
+    model.encode(["This compiles the kernels."])  # before the first request
+    model.parse("So does this.")
     folder = Path(settings.model)
     names = list(settings.names) or [folder.resolve().name if folder.is_dir() else settings.model]
     metrics = Metrics(LABELS, settings.workers)
@@ -72,9 +72,9 @@ def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
     host, port = sockets[0].getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     if not settings.key and not host.startswith("127.") and host != "::1":
-        log.write("warning", "anyone who can reach this address may use the model: no API key is set", address=address)
+        log.write("warning", "no API key is set: anyone who can reach this address can use the model", address=address)
     gc.collect()
-    gc.freeze()  # so that collections do not touch, and copy, what workers share
+    gc.freeze()  # keep garbage collection from touching, and so copying, memory that the workers share
 
     def serving() -> None:
         log.write("info", "serving", model=names[0], address=address, dim=model.dim, workers=settings.workers)
@@ -91,19 +91,19 @@ def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
 
 
 def _listen(settings: Settings) -> list[socket.socket]:
-    """A socket for each worker; the system divides connections among them. The parent keeps all of them, so that none
-    that waits is lost with a worker."""
+    """A socket per worker; the system distributes connections among them. The parent keeps all sockets open, so that
+    waiting connections survive the death of a worker."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        sockets = [_bound(family, kind, protocol, address, shared=False)]  # an error if someone else has the port
+        sockets = [_bound(family, kind, protocol, address, shared=False)]  # fails if the port is in use
         if settings.workers > 1:
             with sockets.pop() as probe:
                 address = probe.getsockname()
     except OSError as error:
-        told = error.strerror or str(error)
-        raise BanyanError(f"cannot listen on {settings.host} port {settings.port}: {told}") from None
+        reason = error.strerror or str(error)
+        raise BanyanError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
     return sockets or [_bound(family, kind, protocol, address, shared=True) for _ in range(settings.workers)]
 
 
@@ -122,7 +122,7 @@ def _bound(family: int, kind: int, protocol: int, address: Any, shared: bool) ->
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with another end: signals only ask for it, and busy connections are let go, not cut."""
+    """uvicorn with another shutdown: a signal only requests it, and busy connections are finished, not cut."""
 
     def __init__(
         self, app: App, settings: Settings, orphaned: int | None, serving: Callable[[], None] | None
@@ -159,7 +159,7 @@ class _Server(uvicorn.Server):
                 loop.remove_reader(self.orphaned)
 
     def _stop(self, impatient: bool = False) -> None:
-        self.force_exit = self.should_exit and impatient  # Ctrl-C for the second time
+        self.force_exit = self.should_exit and impatient  # the second Ctrl-C
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -181,13 +181,13 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Workers:
-    """Processes forked from one that has loaded the model: they share its memory."""
+    """Worker processes, forked from the process that has loaded the model. They share its memory."""
 
     def __init__(self, work: Callable[[int, int], None], count: int) -> None:
         self.work, self.count = work, count
-        self.running: dict[int, tuple[int, float]] = {}  # process -> worker, and when it was started
+        self.running: dict[int, tuple[int, float]] = {}  # process -> worker and start time
         self.stopping = False
-        self.alive = os.pipe()  # nothing is written to it; workers see it end when the parent does
+        self.alive = os.pipe()  # nothing is written to it; it closes when the parent dies, and workers notice
 
     def run(self, serving: Callable[[], None]) -> None:
         for number in _ENDS:
@@ -201,14 +201,14 @@ class _Workers:
             if self.stopping:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            log.write("error", "a worker died and is started again", worker=worker, died=process, exit_code=code)
+            log.write("error", "a worker died and is restarted", worker=worker, died=process, exit_code=code)
             if time.monotonic() - started < YOUNG_SECONDS:
                 time.sleep(1)
             self._start(worker)
 
     def _start(self, worker: int) -> None:
-        """Unless the end has come. Signals wait, so that none falls between the two, or on a child that is no server
-        yet."""
+        """Fork a worker, unless the server is stopping. Signals are blocked meanwhile, so that none arrives between the
+        check and the fork, or in a child that does not serve yet."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
         if not self.stopping:
             process = os.fork()
@@ -221,7 +221,7 @@ class _Workers:
         code = 1
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent passes it on
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
             os.close(self.alive[1])
             self.work(worker, self.alive[0])
@@ -232,7 +232,7 @@ class _Workers:
             os._exit(code)
 
     def _stop(self, *_: object) -> None:
-        """Ask the workers to finish; the second time, do not ask."""
+        """Ask the workers to finish; the second time, kill them."""
         for process in self.running:
             os.kill(process, signal.SIGKILL if self.stopping else signal.SIGTERM)
         self.stopping = True

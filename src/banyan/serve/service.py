@@ -26,7 +26,7 @@ class Service:
         self, model: Banyan, names: list[str], limits: Limits, created: int, metrics: Metrics, key: str | None = None
     ) -> None:
         self.model, self.names, self.limits, self.created, self.metrics = model, names, limits, created, metrics
-        self.key = key  # that requests must bring
+        self.key = key  # the API key that requests must send
         self.stopping = False  # the server is shutting down
         self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes
 

@@ -53,13 +53,13 @@ def _written(numbers: np.ndarray) -> bytes:
 
 
 def similarity(service: Service, body: Any) -> Answer:
-    """POST /similarity: cosines of one sentence with others."""
+    """POST /similarity: the cosine similarity of one sentence to others."""
     body = fields(body)
     given = field(body, "inputs", dict, {})
     source, sentences = given.get("source_sentence"), given.get("sentences")
     if not isinstance(source, str) or not isinstance(sentences, list):
-        told = "inputs must be an object with source_sentence (a string) and sentences (a list of strings)"
-        raise Refused(INVALID, told, "inputs")
+        message = "inputs must be an object with source_sentence (a string) and sentences (a list of strings)"
+        raise Refused(INVALID, message, "inputs")
     inputs.texts(source, "source_sentence", service.limits)
     inputs.texts(sentences, "sentences", service.limits)
     truncate = _truncation(field(body, "parameters", dict, {}))
@@ -83,9 +83,9 @@ def _truncation(body: dict[str, Any]) -> str | None:
 
 
 def tokenize(service: Service, body: Any) -> Answer:
-    """POST /tokenize: tokens with the characters they stand for."""
+    """POST /tokenize: the tokens of each text, and the characters that they cover."""
     body = fields(body)
-    field(body, "add_special_tokens", bool)  # there are none
+    field(body, "add_special_tokens", bool)  # checked and ignored: there are no special tokens
     texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
     found = [_tokens(service, without_surrogates(text)) for text in texts]
     return Answer(orjson.dumps(found), len(texts), sum(map(len, found)))
@@ -106,7 +106,7 @@ def _tokens(service: Service, text: str) -> list[dict[str, Any]]:
 
 
 def decode(service: Service, body: Any) -> Answer:
-    """POST /decode: the (normalised) text of tokens."""
+    """POST /decode: the normalized text of tokens."""
     body = fields(body)
     field(body, "skip_special_tokens", bool)
     batch = inputs.tokens(body.get("ids"), "ids", service.model, service.limits)

@@ -1,0 +1,427 @@
+"""The experiments: the paper's tables as read, the runs, and the page that is made of them."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import multiprocessing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from banyan.config import Config
+from banyan.corpus.store import Store
+from banyan.evaluate.retrieval import Beir, retrieval
+from experiments.data import paper_source
+from experiments.pages import claims as page_claims
+from experiments.pages import ideas as page_ideas
+from experiments.pages import results as page
+from experiments.places import DOCS, RESULTS
+from experiments.records import paper_tables, sets, store
+from experiments.records.estimates import Estimate, clearly
+from experiments.records.material import Material
+from experiments.training import no_tree, plan, reproduce, runs
+from experiments.training.ideas import IDEAS
+
+
+def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
+    """What a finished run leaves, with made-up figures."""
+    experiment = runs.EXPERIMENTS[name]
+    tasks = [(task, "spearman") for task in (*sets.STS.values(), *sets.WORDS.values())]
+    tasks += [(task, cut) for task in ("arguana", "quora_small_retrieval") for cut in sets.CUTS.values()]
+    tasks += [("sst2", "accuracy"), ("mrpc", "f1")]
+    if experiment.language != "en":
+        tasks = [(experiment.language, "spearman")]
+    figure = {"n": 100, "value": 50.0 + shift, "low": 40.0, "high": 60.0, "note": ""}
+    score = {"value": 50.0 + shift, "low": 45.0, "high": 55.0}
+    counts = {"steps": 100, "tokens": 15_000, "sentences": 500, "nodes": 60, "plain_nodes": 100}
+    training = {"seconds": 20.0, **counts, "train_loss": 5.0}
+    return {
+        **experiment.recorded(seed),
+        "vocabulary": 1000,
+        "parameters": {"functions": 14, "embedding": 256_000, "output": 257_000},
+        "training": {**training, "peak_memory_bytes": 10**9} if experiment.trained else None,
+        "energy": None,
+        "sharing": 1,
+        "machine": {"name": "a card", "versions": {"torch": "2"}},
+        "command": "banyan train",
+        "commit": "abc",
+        "figures": [{"group": "", "task": task, "metric": metric, **figure} for task, metric in tasks],
+        "scores": {"sts": score, "words": score} if experiment.language == "en" else {},
+    }
+
+
+def page_of(folder: Path, found: list[dict[str, Any]]) -> str:
+    (folder / "runs").mkdir()
+    (folder / "paper.json").write_text((RESULTS / "paper.json").read_text(encoding="utf-8"), encoding="utf-8")
+    for one in found:
+        (folder / "runs" / f"{one['name']}-{one['seed']}.json").write_text(json.dumps(one))
+    return page.render(folder)
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+def test_page_without_any_run_says_so_in_its_cells(tmp_path):
+    text = page_of(tmp_path, [])
+    assert "| STS-12 | 31.98 ± 0.58 | not run yet |  |" in text
+    assert "Of `experiments/claims.py`: not run yet." in text
+
+
+def test_page_gives_the_interval_of_one_seed_and_the_deviation_of_several(tmp_path):
+    one = [record("self-strae", 0)]
+    several = [record("banyan", seed, shift) for seed, shift in enumerate((-1.0, 0.0, 1.0))]
+    text = page_of(tmp_path, one + several)
+    row = next(line for line in text.splitlines() if line.startswith("| STS-12 | 31.98"))
+    assert "50.00 [40.0, 60.0] (1)" in row
+    assert "50.00 ± 1.00 (3)" in row
+    assert "-1.38" in row  # 50 - 51.38
+
+
+def test_page_with_every_run_has_no_empty_cell(tmp_path):
+    text = page_of(tmp_path, [record(name, 0) for name in runs.EXPERIMENTS])
+    left = [line for line in text.splitlines() if "not run yet" in line]
+    assert [line for line in left if "experiments/" not in line] == []
+
+
+def test_page_hands_on_what_evaluation_says_about_a_set(tmp_path):
+    run = record("banyan", 0)
+    next(one for one in run["figures"] if one["task"] == "semrel")["note"] = "a training split"
+    assert "- SemRel: a training split." in page_of(tmp_path, [run]).splitlines()
+
+
+def test_page_knows_retrieval_figures_by_the_names_that_evaluation_gives_them():
+    texts = ["a b", "c d"]
+    beir = Beir(["x", "y"], texts, texts, ["q", "r"], ["e", "f"], {"q": {"x": 1}, "r": {"y": 1}}, 0)
+    found = retrieval(lambda texts: np.ones((len(texts), 2), np.float32), beir, "toy")
+    assert {outcome.metric for outcome in found} == set(sets.CUTS.values())
+
+
+def test_score_of_languages_takes_only_seeds_that_all_have():
+    found = [record(name, seed, 2.0 * seed) for name in ("id", "ar") for seed in (0, 1)][:3]
+    assert store.Records(found).mean_over(["id", "ar"], "spearman").values == (50.0,)
+
+
+@pytest.mark.parametrize(("ours", "expected"), [((60.0, 60.2), 1), ((40.0, 40.2), -1), ((49.0, 51.5), 0)])
+def test_a_difference_is_told_only_beyond_two_deviations(ours, expected):
+    assert clearly(Estimate(ours), {"mean": 50.0, "sd": 1.0}) == expected
+
+
+def seeds(name: str, *shifts: float) -> list[dict[str, Any]]:
+    return [record(name, seed, shift) for seed, shift in enumerate(shifts)]
+
+
+def test_page_says_which_widths_depend_on_the_seed(tmp_path):
+    text = page_of(tmp_path, [*seeds("channels-8", 0, 8, 8), *seeds("channels-16", 9, 9.1), *seeds("banyan", 9, 9.2)])
+    (line,) = [line for line in text.splitlines() if line.startswith("- Seeds lie far apart")]
+    assert "U = 32 (50.0, 58.0 and 58.0; the paper's deviation: 0.11)" in line
+    assert "U = 16" not in line
+    material = Material.read(tmp_path)
+    assert page_claims.stable(material).startswith("Small U is stable, as the paper says: with U = 2 and 16")
+
+
+def test_page_says_whether_the_rate_explains_self_strae(tmp_path):
+    usual, fast = record("self-strae", 0, -20), record("self-strae-fast", 0, -18)
+    assert "rate does not explain its distance: with 10 times" in page_of(tmp_path, [usual, fast])
+
+
+@pytest.mark.parametrize(("shift", "told"), [(3, "behind"), (0.1, "ahead of"), (-3, "ahead of")])
+def test_page_says_on_which_side_of_banyan_a_control_is(tmp_path, shift, told):
+    text = page_of(tmp_path, [*seeds("banyan", -0.1, 0, 0.1), record("balanced", 0, shift)])
+    clear = "not clearly" if shift == 0.1 else "clearly"
+    assert f"Induced trees are {clear} {told} balanced ({shift:+.2f})" in text
+
+
+@pytest.mark.parametrize(("bias", "told"), [(0.3, "biased, at every batch size"), (0.05, "not clearly biased")])
+def test_a_bias_is_told_only_beyond_what_chance_allows(bias, told):
+    columns = ["sentences", "bias", "chance", "loss"]
+    content = {"columns": columns, "rows": [[32, bias, 0.04, None], [64, 0.0, 0.0, None]]}
+    assert told in page_claims.in_short("unbiased", content, None)
+
+
+# --- The tables of ideas ---------------------------------------------------------------------------------------------
+
+
+def idea(name: str, group: str = "second", language: str = "en", *, trained: bool = True, **settings: Any) -> Any:
+    """What a run on the development sets leaves, with made-up figures."""
+    tasks = dict.fromkeys(page_ideas.SENTENCES.values(), 60.0) | {page_ideas.WORDS: 40.0, page_ideas.RETRIEVAL: 80.0}
+    tasks = tasks if language == "en" else {f"semrel_dev/{language}": 70.04}
+    metrics = {page_ideas.RETRIEVAL: "nDCG@10"}
+    figures = [
+        {"task": task, "metric": metrics.get(task, "spearman"), "value": value, "low": 0.0, "high": 100.0}
+        for task, value in tasks.items()
+    ]
+    settings = page_ideas.PAPER | {"epochs": 5} | settings | ({} if trained else {"epochs": 0})
+    made = {"name": name, "seed": 0, "language": language, "list": group, "settings": settings}
+    return {**made, "training": {"seconds": 1.0} if trained else None, "figures": figures}
+
+
+def ideas_of(folder: Path, **found: list[dict[str, Any]]) -> list[str]:
+    for kind, some in found.items():
+        for one in some:
+            store.put(folder / (store.IDEAS if kind == "ideas" else kind), one)
+    return page_ideas.render(folder).splitlines()
+
+
+PARTS = {"infonce_weight": 1.0, "infonce_min_part": 0.3}
+PARTS |= {"init_sketch": 1.0, "init_ppmi": 1.0, "init_gate": 0.95}
+
+
+def test_every_idea_that_was_run_has_its_row():
+    found = store.read(RESULTS / store.IDEAS)
+    lines = (DOCS / "experiments.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    for run in found:
+        (row,) = [row for row in rows if row.startswith(f"| {page_ideas._name(run)} |")]
+        for one in run["figures"]:
+            if one["metric"] in ("spearman", "nDCG@10"):
+                assert f"| {one['value']:.1f} |" in row
+
+
+def test_a_row_tells_only_what_differs_from_what_its_list_shares(tmp_path):
+    some = [
+        idea("start-0", **PARTS),
+        idea("start-cold", **{**PARTS, "infonce_temperature": 0.03}),
+        idea("start-no-crops", **{**PARTS, "infonce_weight": 0.0}),
+        idea("start-unigram", **PARTS, subword_model="unigram"),
+        idea("start-digits"),
+        idea("start-untrained", **{**PARTS, "infonce_weight": 3.0}, trained=False),
+    ]
+    lines = ideas_of(tmp_path, ideas=some)
+    assert any("5 epochs, sketch 1, PPMI 1, gate 0.95, InfoNCE 1 (parts, ≥ 0.3, τ 0.05)." in line for line in lines)
+    told = [line.split(" | ")[1] for line in lines if line.startswith("| start")]
+    assert told == ["nothing", "τ 0.03", "preset `paper`", "unigram", "no InfoNCE", "not trained"]
+
+
+def test_an_idea_that_was_taken_out_stays_in_its_list_with_its_setting(tmp_path):
+    some = [idea("start-0"), idea("third-0", "third"), idea("start-output-5", output=5.0)]
+    lines = [line for line in ideas_of(tmp_path, ideas=some) if line.startswith(("| start", "| third", "###"))]
+    assert [line.split(" | ")[0].strip("| ") for line in lines] == [
+        "### The second list",
+        "start-0",
+        "start-output-5",
+        "### The third list",
+        "third-0",
+    ]
+    assert "output layer begins as 5 × leaves" in lines[2]
+
+
+def test_other_languages_stand_beside_preset_paper(tmp_path):
+    before = idea("hi", language="hi")
+    before["figures"][0]["value"] = 65.0
+    tried = [idea(f"fifth-{code}", "fifth-list", code) for code in ("hi", "af")]
+    lines = ideas_of(tmp_path, ideas=tried, runs=[before])
+    assert "| fifth-hi | hi | nothing | 70.0 | 65.0 |" in lines
+    assert "| fifth-af | af | nothing | 70.0 | not run yet |" in lines
+
+
+# --- Records ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_of_ideas_are_one_sorted_line_each(tmp_path):
+    place = tmp_path / store.IDEAS
+    for name, seed, value in (("b", 0, 1), ("a", 10, 2), ("a", 9, 3), ("b", 0, 4)):
+        store.put(place, {"name": name, "seed": seed, "value": value})
+    lines = [json.loads(line) for line in place.read_text().splitlines()]
+    assert [(one["name"], one["seed"], one["value"]) for one in lines] == [("a", 9, 3), ("a", 10, 2), ("b", 0, 4)]
+    assert store.find(place, "a", 10) == lines[1]
+    assert store.find(place, "c", 0) is None
+
+
+def _put_many(place: Path, name: str) -> None:
+    for seed in range(20):
+        store.put(place, {"name": name, "seed": seed})
+
+
+def test_processes_that_add_ideas_at_the_same_time_lose_none(tmp_path):
+    place = tmp_path / store.IDEAS
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_put_many, args=(place, name)) for name in ("a", "b")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(store.read(place)) == 40
+
+
+def test_recorded_ideas_are_sorted():
+    text = (RESULTS / store.IDEAS).read_text(encoding="utf-8")
+    keys = [(one["name"], one["seed"]) for one in map(json.loads, text.splitlines())]
+    assert keys == sorted(set(keys))
+
+
+# --- The paper's tables ----------------------------------------------------------------------------------------------
+
+
+def test_paper_json_is_what_the_tex_says():
+    if not paper_source().exists():
+        pytest.skip("the paper is not here")
+    expected = paper_tables.to_json(paper_tables.read(paper_source()))
+    assert (RESULTS / "paper.json").read_text(encoding="utf-8") == expected
+
+
+def test_a_table_is_read_with_macros_bold_figures_and_deviations_in_a_line_of_their_own():
+    body = r"""
+    \toprule
+    & \multicolumn{2}{c}{Quora} & MRPC \\
+    \cmidrule(lr){2-3}
+    Model & R@1 & R@10 & F1 \\
+    \midrule
+    \sstrae & \textbf{50.63 $\pm$ 1.4}5 & 09.5 & $\approx$10M \\
+    + more & \textbf{1} & 2 & 3 \\
+           & \textbf{$\pm$ 0.1} & $\pm$ 0.2 & $\pm$ 0.3 \\
+    \bottomrule
+    """
+    table = paper_tables._table(body, {"sstrae": "Self-StrAE"})
+    assert table["Self-StrAE"] == {
+        "Quora R@1": {"mean": 50.63, "sd": 1.45},
+        "Quora R@10": {"mean": 9.5, "sd": None},
+        "MRPC F1": {"mean": 1e7, "sd": None, "about": True},
+    }
+    assert table["Self-StrAE + more"]["Quora R@10"] == {"mean": 2.0, "sd": 0.2}
+
+
+def test_a_score_that_is_not_the_mean_of_its_columns_is_found():
+    def row(score: float) -> dict[str, Any]:
+        return {"a": {"mean": 1.0}, "b": {"mean": 2.0}, "Score": {"mean": score}}
+
+    assert [check["agrees"] for check in paper_tables.scores({"right": row(1.51), "wrong": row(1.53)})] == [True, False]
+
+
+# --- The runs --------------------------------------------------------------------------------------------------------
+
+
+def test_one_seed_of_everything_comes_first():
+    todo = plan.plan(plan.chosen(["all"]), [0, 1])
+    first = todo[: len(runs.EXPERIMENTS)]
+    assert {one.name for one, _ in first} == set(runs.EXPERIMENTS)
+    assert {seed for _, seed in first} == {0}
+    importance = [one.importance for one, _ in todo[len(first) :]]
+    assert importance == sorted(importance)
+
+
+def test_ablations_differ_from_banyan_only_where_their_names_say():
+    banyan, strae = runs.EXPERIMENTS["banyan"].config(0), runs.EXPERIMENTS["self-strae"].config(0)
+    mixed = runs.EXPERIMENTS["entangled-diagonal-contrastive"].config(0)
+    assert (mixed.trees, mixed.functions, mixed.channels) == (banyan.trees, banyan.functions, banyan.channels)
+    assert (mixed.objective, mixed.lr, mixed.clip, mixed.leaf_dropout) == (
+        strae.objective,
+        strae.lr,
+        strae.clip,
+        strae.leaf_dropout,
+    )
+    assert (banyan.epochs, runs.EXPERIMENTS["af"].config(0).epochs) == (15, 8)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> Path:
+    """A corpus of a few sentences, two test sets, and two small runs on them."""
+    rng = np.random.default_rng(0)
+    words = "die hond kat huis boom loop sit eet groot klein man vrou kind water son".split()
+    lines = [" ".join(rng.choice(words, 8)) for _ in range(80)]
+    corpus = tmp_path / "corpora" / "af"
+    corpus.mkdir(parents=True)
+    for name, part in (("train", lines[:60]), ("dev", lines[60:])):
+        (corpus / f"{name}.txt.xz").write_bytes(lzma.compress("\n".join(part).encode()))
+    pairs = "".join(f"{a},{b},{i}\n" for i, (a, b) in enumerate(pairwise(lines[:20])))
+    (tmp_path / "eval" / "semrel_dev").mkdir(parents=True)
+    (tmp_path / "eval" / "af_test.csv").write_text(pairs)
+    (tmp_path / "eval" / "semrel_dev" / "af.csv").write_text(pairs)
+    small = {"dim": 16, "channels": 8, "epochs": 1, "batch_size": 16}
+    made = [
+        runs.Experiment("tree", ("languages",), 1, "af", settings=small),
+        runs.Experiment("no-tree", ("controls",), 1, "af", settings=small, model="no-tree"),
+        runs.Experiment("tree-untrained", ("controls",), 1, "af", settings=small, trained=False),
+    ]
+    monkeypatch.setattr(reproduce, "chosen", lambda names: [one for one in made if one.name in names])
+    return tmp_path
+
+
+def reproduced(tiny: Path, *names: str) -> int:
+    places = ["--data", str(tiny), "--work", str(tiny / "work"), "--results", str(tiny / "out")]
+    kept = ["--keep-weights", "--out-weights", str(tiny / "weights")]
+    return reproduce.main([*names, *places, *kept, "--device", "cpu"])
+
+
+def test_a_run_leaves_its_record_and_is_skipped_the_second_time(tiny, capsys):
+    assert reproduced(tiny, "tree", "no-tree", "tree-untrained") == 0
+    found = {name: store.find(tiny / "out" / "runs", name, 0) for name in ("tree", "no-tree")}
+    for one in found.values():
+        (test,) = [figure for figure in one["figures"] if figure["group"] == "languages"]
+        assert test["low"] <= test["value"] <= test["high"]
+        assert one["training"]["steps"] == 4
+        assert one["training"]["dev_loss"] > 0
+    assert found["tree"]["parameters"]["functions"] == 7 * 2
+    assert found["no-tree"]["parameters"]["functions"] == 2 * 2
+    untrained = store.find(tiny / "out" / "runs", "tree-untrained", 0)
+    assert (untrained["training"], untrained["settings"]["epochs"]) == (None, 0)
+    with np.load(tiny / "weights" / "tree-0.npz") as weights:
+        assert weights["embedding"].dtype == np.float16
+        assert weights["comp_l"].shape == (2,)
+
+    capsys.readouterr()
+    assert reproduced(tiny, "tree") == 0
+    assert "already recorded" in capsys.readouterr().out
+
+
+def test_prepared_folders_are_enough_where_the_corpus_is_not(tiny):
+    assert reproduced(tiny, "tree", "--prepare") == 0
+    (tiny / "corpora").rename(tiny / "elsewhere")
+    assert reproduced(tiny, "tree-untrained") == 0
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tiny, capsys, monkeypatch):
+    def broken(*_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(no_tree, "train", broken)
+    assert reproduced(tiny, "no-tree", "tree", "tree-untrained") == 1
+    assert "no-tree-0 failed: RuntimeError: out of memory" in capsys.readouterr().err
+    assert {path.name for path in (tiny / "out" / "runs").iterdir()} == {"tree-0.json", "tree-untrained-0.json"}
+
+
+# --- The control without trees ---------------------------------------------------------------------------------------
+
+
+def test_no_tree_is_the_mean_of_leaves_and_back():
+    rng = np.random.default_rng(0)
+    sentences = [rng.integers(0, 30, n) for n in rng.integers(1, 9, 12)]
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in sentences])])
+    store = Store(np.concatenate(sentences).astype(np.uint16), offsets, None, "")  # type: ignore[arg-type]
+    model = no_tree.NoTree(Config(dim=8, channels=4), 30)
+    chosen = [np.array([3, 1, 7, 2]), np.array([5, 9])]
+    batches = list(no_tree.OnDevice(store, torch.device("cpu")).batches(chosen))
+    for indices, batch in zip(chosen, batches, strict=True):
+        torch.testing.assert_close(model(batch), plainly(model, [sentences[i] for i in indices]))
+
+
+def plainly(model: Any, sentences: list[np.ndarray]) -> torch.Tensor:
+    """The loss of a batch, word for word as described."""
+    means = [model.embedding[torch.from_numpy(one)].mean(0) for one in sentences]
+    down = [mean * torch.sigmoid(model.gate).repeat(4) + model.bias.repeat(4) for mean in means]
+    tokens = sorted({int(token) for one in sentences for token in one})
+    held_by = [[d for d, one in zip(down, sentences, strict=True) if token in one] for token in tokens]
+    rebuilt = torch.stack([torch.stack(holders).mean(0) for holders in held_by])
+    logits = rebuilt @ model.out_weight.T + model.out_bias
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(tokens))
+
+
+def test_no_tree_encodes_the_mean_and_nothing_as_zero():
+    class Letters:
+        def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+            tokens = [ord(letter) - ord("a") for text in texts for letter in text]
+            return np.array(tokens), np.concatenate([[0], np.cumsum([len(text) for text in texts])])
+
+    embedding = np.arange(8, dtype=np.float32).reshape(4, 2)
+    encoded = no_tree.Encoder(Letters(), embedding).encode(["ab", "", "d", "aaa", ""])
+    np.testing.assert_array_equal(encoded, [[1, 2], [0, 0], [6, 7], [0, 1], [0, 0]])
+
+
+def test_no_group_has_the_name_of_a_run():
+    """Whoever asks for the run would get the whole group."""
+    everything = [*runs.EXPERIMENTS.values(), *IDEAS]
+    assert not {one.name for one in everything} & {group for one in everything for group in one.groups}

@@ -1,0 +1,88 @@
+"""The objective as plain autograd computes it, to compare every back end with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from banyan.config import Config
+from banyan.model import BanyanModel
+from banyan.model.contrastive import SCALE
+from banyan.model.dropout import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
+from banyan.model.graph import Graph
+
+VOCAB = 11
+DROPOUT = Dropout(0.2, seed=3, step=5, leaf_rate=0.4)
+BACKENDS = [("numba", torch.float64), ("torch", torch.float64), ("triton", torch.float32)]
+
+
+def made(backend: str, dtype: torch.dtype, **settings) -> BanyanModel:
+    if backend == "triton":
+        pytest.importorskip("triton")
+    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+    model = BanyanModel(Config(dim=8, channels=4, **settings), VOCAB, backend)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases that are not 0, leaves far apart
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) / 3)
+    return model.to(dtype).to(device)
+
+
+def plain_loss(model: BanyanModel, graph: Graph, dropout: Dropout) -> Tensor:
+    """The objective by the paper's words, every node a tensor of its own."""
+    config, L = model.config, graph.n_leaves
+    K, E = config.channels, config.dim
+
+    def mask(place: int, node: int) -> Tensor:
+        return torch.from_numpy(dropout.mask(place, int(graph.key[node]), E)).to(model.embedding)
+
+    def through(gate: Tensor, x: Tensor) -> Tensor:
+        channels = x.view(K, -1)
+        return (channels @ gate if config.functions == "linear" else channels * gate.sigmoid()).flatten()
+
+    def bias(vector: Tensor) -> Tensor:
+        return vector.repeat(K)
+
+    up = [model.embedding[token] * mask(LEAF, i) for i, token in enumerate(graph.token.tolist())]
+    for m, (left, right) in enumerate(graph.children.tolist()):
+        both = through(model.comp_l, up[left]) + through(model.comp_r, up[right]) + bias(model.comp_b)
+        up.append(both * mask(NODE, L + m))
+    messages: list[list[Tensor]] = [[] for _ in up]
+    down = list(up)
+    for node in reversed(range(len(up))):
+        if messages[node]:
+            down[node] = torch.stack(messages[node]).mean(0)
+        if node >= L:
+            left, right = graph.children[node - L].tolist()
+            to_left = through(model.decomp_l, down[node]) + bias(model.decomp_lb)
+            to_right = through(model.decomp_r, down[node]) + bias(model.decomp_rb)
+            messages[left].append(to_left * mask(LEFT_MESSAGE, node))
+            messages[right].append(to_right * mask(RIGHT_MESSAGE, node))
+
+    def recognised(first: int) -> Tensor:
+        a, b = torch.stack(up[first:]), torch.stack(down[first:])
+        cosines = cosine_similarity(a[:, None], b[None], dim=-1)
+        itself = torch.arange(len(a), device=a.device)
+        return (cross_entropy(cosines * SCALE, itself) + cross_entropy(cosines.T * SCALE, itself)) / 2
+
+    if config.objective == "contrastive":
+        return recognised(0)
+    token = torch.from_numpy(graph.token).long().to(model.embedding.device)
+    losses = cross_entropy(torch.stack(down[:L]) @ model.out_weight.T + model.out_bias, token, reduction="none")
+    if config.mean_over == "tokens":
+        rebuilt = torch.stack([losses[token == one].mean() for one in token.unique()]).mean()
+    else:
+        rebuilt = losses.mean()
+    return rebuilt if config.objective == "cross-entropy" else (recognised(L) + rebuilt) / 2
+
+
+def same_loss_and_gradients(model: BanyanModel, got: Tensor, expected: Tensor) -> None:
+    tolerance = {} if model.embedding.dtype == torch.float64 else {"rtol": 2e-4, "atol": 2e-6}
+    if model.precision == "bf16" and torch.cuda.is_available():  # float32 operands are rounded to TF32 there
+        tolerance = {"rtol": 2e-2, "atol": 2e-4}
+    torch.testing.assert_close(got, expected, **tolerance)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(got, parameters), torch.autograd.grad(expected, parameters)
+    for name, a, b in zip(names, *gradients, strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}", **tolerance)

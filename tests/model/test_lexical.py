@@ -1,0 +1,138 @@
+"""Embeddings that end in the sum of sketches of their tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from banyan.encoder import Banyan
+from banyan.errors import BanyanError
+from banyan.model import lexical
+from banyan.training import train
+from tests.helpers.batches import random_batch
+from tests.helpers.training import SMALL
+
+DIM, LEXICAL = 16, 8
+TEXTS = ["the cat sees the dog", "", "a bird", "the cat sees the dog and the old tree near the river"]
+
+
+@pytest.fixture(scope="module")
+def folder(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("lexical") / "out"
+    train(corpus, out, preset="paper", epochs=1, lexical=LEXICAL, lexical_weight=0.7, **SMALL)
+    return out
+
+
+@pytest.fixture(scope="module")
+def model(folder) -> Banyan:
+    return Banyan.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def learnt(model) -> Banyan:
+    """The same without those dimensions."""
+    weights = {name: array for name, array in model.weights.items() if name != "lexical"}
+    return Banyan(replace(model.config, lexical_dim=0), model.tokenizer, weights)
+
+
+def plain(model: Banyan, text: str) -> np.ndarray:
+    tokens, _ = model.tokenizer.encode([text])
+    sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
+    return 0.7 * sums / (np.linalg.norm(sums) or 1)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths, lengths, 1)
+
+
+def test_what_is_learnt_stands_first_and_then_the_sum_of_sketches(model, learnt):
+    found = model.encode(TEXTS)
+    assert model.dim == found.shape[1] == DIM + LEXICAL
+    np.testing.assert_allclose(found[:, :DIM], unit(learnt.encode(TEXTS)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[:, DIM:], [plain(model, text) for text in TEXTS], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(model.encode(TEXTS, truncate_dim=DIM), found[:, :DIM])
+
+
+def test_a_cosine_is_the_weighted_mean_of_two(model, learnt):
+    a, b = TEXTS[0], TEXTS[-1]
+    by_spelling = plain(model, a) @ plain(model, b) / 0.7**2
+    expected = (learnt.similarity(a, b) + 0.7**2 * by_spelling) / (1 + 0.7**2)
+    assert model.similarity(a, b) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_text_has_the_same_bits_alone_and_on_any_number_of_threads(model, monkeypatch):
+    together = model.encode(TEXTS * 50)
+    for text, row in zip(TEXTS, together, strict=False):
+        np.testing.assert_array_equal(model.encode(text), row)
+    monkeypatch.setenv("BANYAN_THREADS", "1")
+    np.testing.assert_array_equal(model.encode(TEXTS * 50), together)
+
+
+def test_every_phrase_of_a_tree_has_them(model, learnt):
+    text = TEXTS[-1]
+    tree, without = model.parse(text), learnt.parse(text)
+    np.testing.assert_array_equal(tree.embeddings[-1], model.encode(text))
+    np.testing.assert_allclose(tree.embeddings[:, :DIM], unit(without.embeddings), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(tree.children, without.children)
+    np.testing.assert_array_equal(tree.similarity, without.similarity)
+    sums = [*model.weights["lexical"][model.tokenizer.encode([text])[0]].astype(np.float64)]
+    for left, right in tree.children:
+        sums.append(sums[left] + sums[right])
+    np.testing.assert_allclose(tree.embeddings[:, DIM:], 0.7 * unit(np.array(sums)), rtol=1e-5, atol=1e-6)
+    assert model.parse("").embeddings.shape == (0, DIM + LEXICAL)
+
+
+def test_an_explanation_has_them_too(model):
+    a, b = TEXTS[0], TEXTS[-1]
+    assert model.explain(a, b).similarity == pytest.approx(model.similarity(a, b), abs=1e-5)
+    assert model.explain(a, "").similarity == 0
+
+
+def test_brackets_have_them(model):
+    (tree,) = model.parse_brackets("(S (NP the cat) (VP sees (NP the dog)))")
+    np.testing.assert_allclose(tree.embeddings[-1, DIM:], plain(model, "the cat sees the dog"), rtol=1e-5, atol=1e-6)
+
+
+def test_torch_adds_up_the_same(model):
+    tokens, offsets = random_batch(np.random.default_rng(0), 20, model.tokenizer.vocab_size, 30)
+    offsets = np.insert(offsets, 3, offsets[3])  # one is empty
+    table = model.weights["lexical"]
+    roots = np.random.default_rng(1).normal(size=(len(offsets) - 1, DIM + LEXICAL)).astype(np.float32)
+    found, expected = roots.copy(), roots.copy()
+    lexical.SumsOnGpu(table, model.config, torch.device("cpu")).put(tokens, offsets, found)
+    lexical.Sums(table, model.config).put(tokens, offsets, expected)
+    np.testing.assert_allclose(np.linalg.norm(expected[:, :DIM], axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_sketches_in_int8_have_the_cosines_of_the_others():
+    sketches = np.random.default_rng(0).standard_normal((50, 256)).astype(np.float32) * np.linspace(0.2, 2, 50)[:, None]
+    sketches /= np.linalg.norm(sketches, axis=1).mean()
+    kept = lexical.rounded(sketches)
+    assert kept.dtype == np.int8
+    back = kept / (8 * np.sqrt(256))
+    cosines = (back * sketches).sum(1) / np.linalg.norm(back, axis=1) / np.linalg.norm(sketches, axis=1)
+    assert cosines.min() > 0.98
+    np.testing.assert_allclose(np.linalg.norm(back, axis=1), np.linalg.norm(sketches, axis=1), rtol=0.05)
+
+
+def test_a_file_that_lacks_them_is_refused(folder, model, tmp_path):
+    model.save_pretrained(tmp_path)
+    np.testing.assert_array_equal(Banyan.from_pretrained(tmp_path).encode(TEXTS), model.encode(TEXTS))
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["lexical"]
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(BanyanError, match="lexical is missing"):
+        Banyan.from_pretrained(tmp_path)
+
+
+def test_a_model_to_start_from_brings_them(folder, model, corpus, tmp_path):
+    next_one = train(corpus, tmp_path / "next", init=folder, epochs=1, quiet=True, device="cpu")
+    np.testing.assert_array_equal(next_one.weights["lexical"], model.weights["lexical"])
+    with pytest.raises(BanyanError, match="has lexical = 8, which cannot be changed"):
+        train(corpus, tmp_path / "other", init=folder, lexical_dim=4, quiet=True)

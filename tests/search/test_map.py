@@ -1,0 +1,185 @@
+"""The overview of a collection: clusters, phrases, near-duplicates, and a map that is one file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.helpers.places import HELPERS
+
+pytest.importorskip("lancedb")
+pytest.importorskip("sklearn")
+
+from banyan import BanyanError
+from banyan.search import clusters
+from banyan.search.clusters import divided, near_duplicates, overview, typical_phrases
+from banyan.search.index import Index, Maker
+
+TOPICS = {
+    "rail": "The steam train leaves the railway station number {}.",
+    "bread": "The baker kneads the dough of rye bread for day {}.",
+    "stars": "A telescope shows the distant galaxy and star {}.",
+}
+
+
+def encode(texts: list[str]) -> np.ndarray:
+    """A direction for each topic, and a little of its own for each text."""
+    places = [next((i for i, text in enumerate(TOPICS.values()) if said[:9] == text[:9]), 3) for said in texts]
+    own = np.array([np.random.default_rng(zlib.crc32(said.encode())).normal(size=8) for said in texts])
+    return np.eye(8)[places] + 0.1 * own
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Index:
+    folder = tmp_path_factory.mktemp("map")
+    texts = [text.format(i) for i in range(40) for text in TOPICS.values()]
+    texts += [texts[0], texts[1], texts[0], "<script>alert('x')</script> </script><!-- said the train"]
+    (folder / "corpus.txt").write_text("\n".join(texts))
+    with Index.writing(folder / "index", Maker("none", "none", 8)) as index:
+        index.add(encode, [str(folder / "corpus.txt")])
+    return index
+
+
+def test_clusters_are_the_topics_and_their_phrases_name_them(index):
+    found = overview(index.rows, 3, where="row <= 120")
+    assert [cluster.size for cluster in found.clusters] == [40, 40, 40]
+    said = [" ".join(cluster.phrases) for cluster in found.clusters]
+    for word in ("railway", "dough", "galaxy"):
+        assert sum(word in phrases for phrases in said) == 1
+    for cluster in found.clusters:
+        assert len({text[:9] for text in cluster.typical}) == 1
+
+
+def test_the_same_collection_gives_the_same_clusters(index):
+    a, b = overview(index.rows, 4), overview(index.rows, 4)
+    np.testing.assert_array_equal(a.labels, b.labels)
+    assert a.clusters == b.clusters
+
+
+def test_common_words_are_no_phrases():
+    texts = {1: [f"the cat of the house {i}" for i in range(20)], 2: [f"the dog of the yard {i}" for i in range(20)]}
+    said = typical_phrases(texts)
+    assert said[1][0] == "cat"
+    assert not any(phrase.split()[0] == "the" for phrases in said.values() for phrase in phrases)
+
+
+@pytest.mark.parametrize("all_pairs", [True, False])
+def test_near_duplicates_are_all_pairs_above_the_threshold(monkeypatch, all_pairs):
+    monkeypatch.setattr(clusters, "BLOCK", 16)
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(50, 8))
+    vectors[[7, 30, 41]] = vectors[3] + 0.01 * rng.normal(size=(3, 8))
+    vectors[20] = vectors[19]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    monkeypatch.setattr(clusters, "ALL_PAIRS", 1000 if all_pairs else 10)
+    groups = near_duplicates(vectors.astype(np.float32), divided(vectors, 2)[0], 0.99)
+    assert [group.tolist() for group in groups] == [[3, 7, 30, 41], [19, 20]]
+
+
+def test_more_clusters_than_rows_is_one_sentence(index):
+    with pytest.raises(BanyanError, match="3 rows cannot make 5 clusters"):
+        overview(index.rows, 5, where="row <= 3")
+    with pytest.raises(BanyanError, match="at least two are needed"):
+        overview(index.rows, 5, where="row < 0")
+
+
+# --- The map ---------------------------------------------------------------------------------------------------------
+
+
+def drawn(index: Index, **options) -> str:
+    from banyan.search.maps import map_of
+
+    return map_of(index.rows, "A <map>", 3, method="pca", **options)
+
+
+def data_of(page: str) -> dict:
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found)
+
+
+def test_the_map_is_one_file_that_loads_nothing(index):
+    page = drawn(index)
+    ours = re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)
+    assert not re.search(r"(src|href)\s*=|@import|url\(|https?:|fetch\(|import\(", ours)
+    data = data_of(page)
+    assert len(data["x"]) == len(data["y"]) == len(data["text"]) == len(data["cluster"]) == len(index.rows)
+    assert min(data["x"] + data["y"]) == 0
+    assert max(data["x"] + data["y"]) == 65_535
+    assert sum(cluster["size"] for cluster in data["clusters"]) == len(index.rows)
+
+
+def test_text_of_the_corpus_is_never_html(index):
+    page = drawn(index)
+    assert "<script>alert" not in page
+    assert any(text.startswith("<script>alert('x')</script>") for text in data_of(page)["text"])
+    assert "<title>A &lt;map&gt;</title>" in page
+
+
+def test_a_large_collection_is_sampled(index):
+    data = data_of(drawn(index, most=30))
+    assert len(data["x"]) == 30
+    assert len(set(data["place"])) == 30
+
+
+def test_similar_texts_lie_close_together(index):
+    data = data_of(drawn(index, where="row <= 120"))
+    places, labels = np.array([data["x"], data["y"]]).T, np.array(data["cluster"])
+    centres = np.array([places[labels == number].mean(0) for number in (1, 2, 3)])
+    spread = max(np.linalg.norm(places[labels == number] - centres[number - 1], axis=1).mean() for number in (1, 2, 3))
+    apart = min(np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert apart > 2 * spread
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the page's script is run by node, which is not here")
+def test_the_page_finds_points_and_searches(index, tmp_path):
+    (tmp_path / "map.html").write_text(drawn(index), encoding="utf-8")
+    program = HELPERS / "map_page.js"
+    done = subprocess.run(["node", program, tmp_path / "map.html"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["all"] == "124 texts, 3 clusters"
+    assert told["galaxy"] == "40 of 124 texts"
+    assert told["results"] == 40
+    assert told["tip"] == told["pointed"]
+    assert told["arcs"] >= 124
+
+
+# --- The commands ----------------------------------------------------------------------------------------------------
+
+
+def test_cluster_and_map_from_the_command_line(index, tmp_path, capsys):
+    from banyan.commands import main
+
+    folder = str(index.folder)
+    assert main(["cluster", folder, "--clusters", "4", "--alike", "0.9999", "-o", str(tmp_path / "rows.csv")]) == 0
+    told = capsys.readouterr().out
+    assert "railway" in told
+    assert "near-duplicates: 2 groups, 3 texts" in told
+    rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    assert len(rows) == 124
+    assert [row["row"] for row in rows if row["alike"] == "1"] == ["1", "121", "123"]
+    assert main(["cluster", folder, "--clusters", "4", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["clusters"]) == 4
+    assert main(["map", folder, "-o", str(tmp_path / "map.html"), "--method", "pca"]) == 0
+    assert (tmp_path / "map.html").stat().st_size > 10_000
+    assert main(["cluster", folder, "-o", str(tmp_path / "rows.xls")]) == 1
+    assert "ends in .csv or .jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.slow  # umap-learn compiles for half a minute
+def test_umap_places_every_row(index):
+    pytest.importorskip("umap")
+    from banyan.search.maps import laid_out
+
+    vectors = next(index.rows.vectors())[1]
+    places = laid_out(vectors, "umap")
+    assert places.shape == (124, 2)
+    assert places.min() == 0
+    assert places.max() == 65_535

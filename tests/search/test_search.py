@@ -1,0 +1,417 @@
+"""Collections on disk: indexed, killed, added to, deleted from, and searched."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.corpora import lines, write_lines
+from tests.helpers.places import HELPERS
+
+pytest.importorskip("lancedb")
+
+from banyan import Banyan, BanyanError
+from banyan.commands import main
+from banyan.explanation import Explanation
+from banyan.search import table
+from banyan.search.highlight import highlights, marked
+from banyan.search.index import Index, Maker
+from banyan.search.searching import Searcher, fused
+from banyan.search.words import words
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    return write_lines(tmp_path / "corpus.txt", 300, seed=1)
+
+
+BOOKS = """title,year,author,code
+The cat sees the dog on the hill.,1990,Jones,007
+The king likes the queen near the river.,2001,"Smith, A.",012
+The wolf follows the bear at the market.,1890,O'Neil,001
+,1900,Nobody,002
+The baker paints the child in the garden.,,Smith,003
+"""
+
+
+@pytest.fixture
+def books(tmp_path) -> Path:
+    path = tmp_path / "books.csv"
+    path.write_text(BOOKS, encoding="utf-8")
+    return path
+
+
+class Collection:
+    def __init__(self, folder: Path, model: Banyan, model_folder: Path) -> None:
+        self.folder, self.model, self.maker = folder, model, Maker.of(model, model_folder)
+
+    def add(self, *names: Path, language: str | None = None, **options):
+        with Index.writing(self.folder, self.maker, language) as index:
+            return index.add(self.model.encode, [str(name) for name in names], **options)
+
+    def delete(self, where: str) -> int:
+        with Index.writing(self.folder) as index:
+            return index.delete(where)
+
+    def rows(self) -> list[dict]:
+        return Index.open(self.folder).rows.scan(["text", "source", "row"]).to_pylist()
+
+    def search(self, query: str, k: int = 10, **options):
+        return Searcher(Index.open(self.folder), self.model.encode, self.model.explain).search(query, k, **options)
+
+
+@pytest.fixture
+def collection(tmp_path, trained_model, trained_folder) -> Collection:
+    return Collection(tmp_path / "index", trained_model, trained_folder)
+
+
+# --- Search ----------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_find_what_all_cosines_say(collection, corpus, trained_model):
+    collection.add(corpus)
+    texts, query = corpus.read_text().splitlines(), "the queen hears the wolf near the river"
+    cosines = np.sort(trained_model.similarity([query], texts)[0])[::-1]
+    hits = collection.search(query, 7, mode="vectors")
+    np.testing.assert_allclose([hit.cosine for hit in hits], cosines[:7], atol=1e-5)
+    assert all(texts[hit.row - 1] == hit.text for hit in hits)
+    assert [hit.source for hit in hits] == [str(corpus)] * 7
+
+
+def test_words_find_the_rare_word(collection, corpus, tmp_path):
+    (tmp_path / "one.txt").write_text("The cat sees a Xylophone, at last.\n")
+    collection.add(corpus, tmp_path / "one.txt")
+    (hit,) = collection.search("xylophone", mode="words")
+    assert hit.text == "The cat sees a Xylophone, at last."
+    assert hit.words > 0
+    assert "xylophone" in collection.search("where is the xylophone", 3)[0].text.lower()
+
+
+@pytest.mark.parametrize("text", ["विद्यालय में बच्चे पढ़ते हैं", "我喜歡讀書", "ትምህርት ቤት፡ልጆች"])
+def test_words_of_other_scripts_are_whole(collection, tmp_path, text):
+    (tmp_path / "one.txt").write_text(text + "\nक्या हिन्दी\n", encoding="utf-8")
+    collection.add(tmp_path / "one.txt")
+    word = {"व": "विद्यालय", "我": "讀書", "ት": "ልጆች"}[text[0]]
+    assert [hit.text for hit in collection.search(word, mode="words")] == [text]
+
+
+def test_fusion_is_the_mean_of_cosine_and_share_of_the_best_by_words():
+    assert fused({1: 0.9, 2: 0.5, 3: -0.1}, {2: 8.0, 3: 2.0}) == {1: 0.45, 2: 0.75, 3: (-0.1 + 0.25) / 2}
+    assert fused({1: 0.5}, {}) == {1: 0.25}
+
+
+def test_a_query_without_words_or_tokens_is_answered(collection, corpus):
+    collection.add(corpus)
+    for mode in ("both", "vectors", "words"):
+        assert len(collection.search("", 3, mode=mode)) == (0 if mode == "words" else 3)
+
+
+def test_approximate_search_finds_nearly_all(collection, corpus, monkeypatch, trained_model):
+    monkeypatch.setattr(table, "APPROXIMATE_FROM", 1000)
+    corpus.write_text("\n".join(lines(3000, seed=2)))
+    collection.add(corpus)
+    assert Index.open(collection.folder).rows.approximate
+    shared = 0
+    for query in lines(10, seed=3):
+        exact = {hit.cosine for hit in collection.search(query, 10, mode="vectors", exact=True)}
+        shared += sum(hit.cosine in exact for hit in collection.search(query, 10, mode="vectors"))
+    assert shared >= 90
+    more = corpus.with_name("more.txt")
+    more.write_text("The baker remembers the king under the old tree and the mouse.")
+    collection.add(more)
+    assert collection.search(more.read_text(), 1, mode="vectors")[0].source == str(more)
+
+
+# --- Columns and filters ---------------------------------------------------------------------------------------------
+
+
+def test_columns_of_a_table_are_kept_with_their_types(collection, books):
+    collection.add(books, column="title")
+    hits = {hit.row: hit.columns for hit in collection.search("the cat", 10)}
+    assert hits[1] == {"year": 1990, "author": "Jones", "code": "007"}
+    assert hits[5] == {"author": "Smith", "code": "003"}
+    assert 4 not in hits  # no text
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("year > 1950", {1, 2}),
+        ("author = 'O''Neil'", {3}),
+        ("year IS NULL", {5}),
+        ("row <= 2 AND code LIKE '0%'", {1, 2}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["both", "vectors", "words"])
+def test_filters_come_before_ranking(collection, books, where, rows, mode):
+    collection.add(books, column="title")
+    assert {hit.row for hit in collection.search("the", 10, where=where, mode=mode)} == rows
+
+
+def test_a_condition_that_makes_no_sense_is_one_sentence(collection, books):
+    collection.add(books, column="title")
+    for where in ("yeer > 3", "year >", "year = 'x' OR"):
+        with pytest.raises(BanyanError, match="is no condition that can be met here"):
+            collection.search("the", where=where)
+
+
+def test_chosen_columns_only_and_types_as_said(collection, books):
+    collection.add(books, column="title", keep=["year:string"])
+    assert collection.search("the cat", 1, where="year = '1990'")[0].columns == {"year": "1990"}
+
+
+def test_a_value_of_another_type_is_an_error_that_names_the_row(collection, books, tmp_path):
+    collection.add(books, column="title")
+    (tmp_path / "more.csv").write_text("title,year\nThe cat.,1990\nThe dog.,ca. 1900\n")
+    with pytest.raises(BanyanError, match=r"more.csv, row 2: column 'year' holds 'ca. 1900'.*--keep year:string"):
+        collection.add(tmp_path / "more.csv", column="title")
+
+
+def test_json_lines_add_columns_that_earlier_rows_lack(collection, corpus, tmp_path):
+    collection.add(corpus)
+    rows = [{"text": "A cat sleeps.", "tags": ["a", "b"], "stars": 4.5, "row": 7}, {"text": "The dog.", "stars": None}]
+    (tmp_path / "more.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    collection.add(tmp_path / "more.jsonl", column="text")
+    (hit,) = collection.search("cat", where="stars > 4")
+    assert hit.columns == {"tags": '["a", "b"]', "stars": 4.5, "row_": 7}
+    assert len(collection.rows()) == 302
+
+
+def test_parquet_keeps_dates(collection, tmp_path):
+    import datetime
+
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    when = [datetime.date(1999, 1, 1), datetime.date(2001, 1, 1)]
+    parquet.write_table(pa.table({"text": ["The cat.", "The dog."], "day": when}), tmp_path / "rows.parquet")
+    collection.add(tmp_path / "rows.parquet", column="text")
+    assert [hit.text for hit in collection.search("the", where="day > DATE '2000-01-01'")] == ["The dog."]
+
+
+# --- Adding, deleting, resuming --------------------------------------------------------------------------------------
+
+
+def test_what_is_indexed_is_not_read_again_and_never_touched(collection, corpus):
+    before = corpus.read_bytes()
+    assert collection.add(corpus).added == 300
+    assert collection.add(corpus).added == 0
+    assert len(collection.rows()) == 300
+    assert corpus.read_bytes() == before
+
+
+def test_a_changed_file_is_replaced_only_when_asked(collection, corpus, books):
+    collection.add(corpus)
+    collection.add(books, column="title")
+    corpus.write_text("The old rows are gone.\n")
+    with pytest.raises(BanyanError, match="changed since it was indexed: --update"):
+        collection.add(corpus)
+    collection.add(corpus, update=True)
+    rows = collection.rows()
+    assert [row["text"] for row in rows if row["source"] == str(corpus)] == ["The old rows are gone."]
+    assert len(rows) == 5
+
+
+def test_deleted_rows_are_found_by_nobody(collection, corpus):
+    collection.add(corpus)
+    assert collection.delete("row > 100") == 200
+    assert len(collection.rows()) == 100
+    for mode in ("both", "vectors", "words"):
+        assert all(hit.row <= 100 for hit in collection.search("the cat", 300, mode=mode))
+    assert collection.add(corpus).added == 0
+
+
+def test_a_killed_process_loses_nothing_acknowledged_and_the_next_goes_on(collection, corpus, trained_folder):
+    program = HELPERS / "killed_indexing.py"
+    rng = random.Random(0)
+    acknowledged = kills = 0
+    while kills < 3:
+        child = subprocess.Popen([sys.executable, program, trained_folder, corpus, collection.folder])
+        target = acknowledged + rng.randrange(20, 80)
+        deadline = time.monotonic() + 60
+        while _acknowledged(collection.folder) < target and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(rng.random() * 0.05)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+        kills += 1
+        acknowledged = _acknowledged(collection.folder)
+        written = [row["row"] for row in collection.rows()]
+        assert sorted(written) == list(range(1, len(written) + 1))
+        assert len(written) >= acknowledged
+    assert acknowledged >= 20
+    collection.add(corpus)
+    rows = sorted(collection.rows(), key=lambda row: row["row"])
+    assert [row["text"] for row in rows] == corpus.read_text().splitlines()
+    assert [row["row"] for row in rows] == list(range(1, 301))
+
+
+def _acknowledged(folder: Path) -> int:
+    record = folder / "index.json"
+    sources = json.loads(record.read_text())["sources"] if record.exists() else {}
+    return sum(progress["rows"] for progress in sources.values())
+
+
+def test_rows_written_but_not_recorded_are_not_written_twice(collection, corpus):
+    """The moment between the table and index.json."""
+    collection.add(corpus)
+    record = collection.folder / "index.json"
+    values = json.loads(record.read_text())
+    (progress,) = values["sources"].values()
+    progress |= {"rows": 120, "finished": False}
+    record.write_text(json.dumps(values))
+    collection.add(corpus)
+    assert sorted(row["row"] for row in collection.rows()) == list(range(1, 301))
+
+
+def test_a_process_killed_while_replacing_leaves_no_old_rows(collection, corpus):
+    collection.add(corpus)
+    record = collection.folder / "index.json"
+    values = json.loads(record.read_text())
+    (progress,) = values["sources"].values()
+    progress |= {"rows": 0, "finished": False, "replacing": True}
+    record.write_text(json.dumps(values))
+    collection.add(corpus)
+    assert sorted(row["row"] for row in collection.rows()) == list(range(1, 301))
+
+
+def test_a_full_disk_is_one_sentence(collection, corpus, monkeypatch):
+    def full(self: table.Rows) -> None:
+        raise OSError("LanceError(IO): No space left on device (os error 28)")
+
+    collection.add(corpus)
+    monkeypatch.setattr(table.Rows, "_sync", full)
+    corpus.with_name("more.txt").write_text("The cat.\n")
+    with pytest.raises(BanyanError, match="the disk is full; what was indexed before is kept"):
+        collection.add(corpus.with_name("more.txt"))
+
+
+def test_two_writers_cannot_work_at_once(collection, corpus):
+    collection.add(corpus)
+    with Index.writing(collection.folder), pytest.raises(BanyanError, match="another process is writing"):
+        collection.add(corpus)
+
+
+def test_another_model_is_refused(collection, corpus, trained_model, tmp_path):
+    collection.add(corpus)
+    other = dict(trained_model.weights)
+    other["embedding"] = other["embedding"].copy()
+    other["embedding"][5, 3] += 1e-3
+    changed = Banyan(trained_model.config, trained_model.tokenizer, other)
+    changed.save_pretrained(tmp_path / "other")
+    with pytest.raises(BanyanError, match="was made with the model"), Index.writing(
+        collection.folder, Maker.of(changed, tmp_path / "other")
+    ):
+        pass
+    assert main(["search", str(collection.folder), "cat", "--model", str(tmp_path / "other")]) == 1
+
+
+def test_a_copy_of_the_model_is_the_same_model(collection, corpus, trained_model, tmp_path):
+    collection.add(corpus)
+    trained_model.save_pretrained(tmp_path / "copy")
+    again = Banyan.from_pretrained(tmp_path / "copy")
+    Index.open(collection.folder).check(Maker.of(again, tmp_path / "copy"))
+
+
+def test_a_language_gives_stems_and_an_unknown_one_is_refused(collection, tmp_path):
+    (tmp_path / "one.txt").write_text("The bakers were painting.\n")
+    with pytest.raises(BanyanError, match="for language Klingon"):
+        collection.add(tmp_path / "one.txt", language="Klingon")
+    collection.add(tmp_path / "one.txt", language="English")
+    assert collection.search("baker paints", mode="words")
+    with pytest.raises(BanyanError, match="was made for English, not German"):
+        collection.add(tmp_path / "one.txt", language="German")
+
+
+def test_a_folder_with_other_files_is_not_written_to(collection, corpus):
+    collection.folder.mkdir()
+    (collection.folder / "thesis.txt").write_text("mine")
+    with pytest.raises(BanyanError, match="holds other files and no index"):
+        collection.add(corpus)
+
+
+# --- Highlights ------------------------------------------------------------------------------------------------------
+
+
+def test_the_words_that_add_most_are_highlighted():
+    matrix = np.array([[0.1, 0.5, 0.1, 0.0], [0.0, 0.1, 0.2, 0.0]])
+    explanation = Explanation(["query", "bias"], ["The", "rail", "way,", "bias"], matrix, float(matrix.sum()))
+    found = highlights(explanation, "The railway, here")
+    assert [("The railway, here"[one.start : one.end], round(one.weight, 6)) for one in found] == [("railway", 0.9)]
+    assert marked("The railway, here", found, "<", ">") == "The <railway>, here"
+
+
+def test_a_long_text_shows_the_window_with_its_highlights():
+    text = "filler " * 200 + "needle " + "filler " * 200
+    matrix = np.array([[1.0, 0.0]])
+    found = highlights(Explanation(["needle"], ["needle", "bias"], matrix, 1.0), text)
+    shown = marked(text, found, "<", ">", most=100)
+    assert "<needle>" in shown
+    assert shown.startswith("… ")
+    assert len(shown) < 120
+
+
+def test_marks_belong_to_their_words():
+    text = "«विद्या» — don't, (co-op)!"
+    assert [text[start:end] for start, end in words(text)] == ["विद्या", "don't", "co-op"]
+
+
+def test_highlights_are_words_of_the_text(collection, corpus):
+    collection.add(corpus)
+    for hit in collection.search("the sailor near the river", 5):
+        assert hit.highlights
+        for one in hit.highlights:
+            assert hit.text[one.start : one.end].strip(" .,") == hit.text[one.start : one.end] != ""
+
+
+# --- The command -----------------------------------------------------------------------------------------------------
+
+
+def test_index_and_search_from_the_command_line(tmp_path, trained_folder, books, capsys, monkeypatch):
+    index = str(tmp_path / "index")
+    assert main(["index", str(trained_folder), str(books), "--column", "title", "-o", index]) == 0
+    assert "4 rows added" in capsys.readouterr().err
+    assert main(["search", index, "king and queen", "-k", "2", "--where", "year > 1950", "--json"]) == 0
+    hits = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {hit["row"] for hit in hits} == {1, 2}
+    assert main(["index", "-o", index, "--delete", "row = 1"]) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n:where year < 1900\nthe cat\n:where yeer\nthe cat\n:q\n"))
+    assert main(["search", index]) == 0
+    told = capsys.readouterr()
+    first, second = told.out.strip().split("\n\n")
+    assert first.count("cosine") == 3
+    assert second.count("cosine") == 1
+    assert "author=O'Neil" in second
+    assert "is no condition" in told.err
+
+
+def test_text_can_be_piped_into_an_index(tmp_path, trained_folder):
+    banyan = [sys.executable, "-m", "banyan"]
+    for added in (2, 0):
+        command = [*banyan, "index", str(trained_folder), "-", "-o", str(tmp_path / "index")]
+        done = subprocess.run(command, input=b"The cat.\nThe dog.\n", capture_output=True, check=True)
+        assert f"{added} rows added" in done.stderr.decode()
+    assert not list((tmp_path / "index" / "spool").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["search", "nowhere", "cat"], "there is no index in nowhere"),
+        (["index", "-o", "nowhere", "--delete", "row = 1"], "there is no index in nowhere"),
+    ],
+)
+def test_errors_are_one_sentence(arguments, told, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    assert told in capsys.readouterr().err
+    assert not Path("nowhere").exists()

@@ -1,0 +1,123 @@
+"""The table of routes is the interface: what it lists is served, counted and described, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+
+from banyan.serve.app import App
+from banyan.serve.limits import Limits
+from banyan.serve.metrics import Metrics
+from banyan.serve.routes import LABELS, ROUTES
+from banyan.serve.service import Service
+from tests.helpers.models import tiny_model
+
+KEY = "sesame"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+PATHS = sorted({route.path for route in ROUTES})
+EXAMPLES = {  # requests that every POST route takes
+    "/similarity": {"inputs": {"source_sentence": "a cat", "sentences": ["a dog"]}},
+    "/decode": {"ids": [1, 2]},
+}
+
+
+@pytest.fixture
+def app() -> App:
+    return App(Service(tiny_model(), ["tiny"], Limits(), 0, Metrics(LABELS), KEY), log_requests=False)
+
+
+def ask(app: App, method: str, path: str, body: Any = None, key: str | None = KEY) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of an answer."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
+    scope = {"type": "http", "path": path, "method": method, "headers": headers, "client": None}
+    asyncio.run(app(scope, receive, send))
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found, sent[1]["body"]
+
+
+def allowed(path: str) -> list[str]:
+    methods = [route.method for route in ROUTES if route.path == path]
+    return [*methods, "HEAD"] if "GET" in methods else methods
+
+
+def test_every_route_of_the_table_is_served(app):
+    for route in ROUTES:
+        body = EXAMPLES.get(route.path, {"input": "a cat", "inputs": "a cat"})
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            assert ask(app, method, route.path, body)[0] == 200, route
+
+
+def test_each_route_appears_once_and_the_table_lists_no_other_method():
+    assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
+    assert {route.method for route in ROUTES} <= {"GET", "POST"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_other_methods_are_refused_with_those_that_are_allowed(app, path):
+    for method in METHODS:
+        status, headers, _ = ask(app, method, path)
+        if method in allowed(path):
+            assert status != 405
+        else:
+            assert (status, headers["allow"]) == (405, ", ".join(allowed(path)))
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/v1", "/v1/", "/embed/", "/EMBED", "/docs/x"])
+def test_other_paths_are_not_found(app, path):
+    for method in METHODS:
+        assert ask(app, method, path)[0] == 404
+
+
+def test_only_routes_that_say_so_are_open_without_the_key(app):
+    for route in ROUTES:
+        assert (ask(app, route.method, route.path, {}, key=None)[0] == 401) == route.needs_key, route
+    assert {route.path for route in ROUTES if not route.needs_key} == {"/health", "/openapi.json", "/docs"}
+
+
+def test_every_route_has_its_label_in_the_metrics(app):
+    for path in [*PATHS, "/nothing"]:
+        ask(app, "GET", path)
+    text = ask(app, "GET", "/metrics")[2].decode()
+    for name in ("banyan_requests_total", "banyan_request_duration_seconds_count"):
+        assert set(re.findall(rf'{name}{{route="([^"]*)"', text)) == {*PATHS, "other"}
+
+
+def test_the_document_describes_every_route_and_no_other(app):
+    document = json.loads(ask(app, "GET", "/openapi.json")[2])
+    described = {(method.upper(), path): each for path, found in document["paths"].items()
+                 for method, each in found.items()}  # fmt: skip
+    assert set(described) == {(route.method, route.path) for route in ROUTES}
+    for route in ROUTES:
+        operation = described[route.method, route.path]
+        assert operation["summary"] == route.summary
+        assert operation["security"] == ([{"key": []}] if route.needs_key else [])
+        assert ("requestBody" in operation) == (route.method == "POST")
+        assert {"200", "401", "405", "500"} <= set(operation["responses"])
+
+
+def test_errors_are_described_as_they_are_written(app):
+    """OpenAI's under /v1/, elsewhere those of Text Embeddings Inference."""
+    document = json.loads(ask(app, "GET", "/openapi.json")[2])
+    schemas = document["components"]["schemas"]
+    for path in PATHS:
+        body = json.loads(ask(app, "PUT", path)[2])
+        operation = next(iter(document["paths"][path].values()))
+        schema = operation["responses"]["405"]["content"]["application/json"]["schema"]["$ref"]
+        assert set(body) == set(schemas[schema.rpartition("/")[2]]["required"]), path
+
+
+def test_the_page_shows_every_route_and_no_other(app):
+    page = ask(app, "GET", "/docs")[2].decode()
+    assert re.findall(r"<h2><b>(\w+)</b> ([^<]*)</h2>", page) == [(route.method, route.path) for route in ROUTES]
