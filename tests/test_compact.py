@@ -199,5 +199,3 @@ def test_eval_refuses_what_cannot_be_had(banyan, model_folder, tmp_path, argumen
     code, out, err = banyan("eval", model_folder, "--pairs", write_pairs(tmp_path / "pairs.tsv"), *arguments)
     assert (code, out) == (1, "")
     assert err.startswith(f"banyan: {message}")
-
-

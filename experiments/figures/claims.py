@@ -1,11 +1,11 @@
-"""What the paper claims in words, measured.
+"""Measure what the paper claims in words.
 
     python -m experiments.figures.claims [norms] [stability] [unbiased] [inference] --models MODEL ...
 
-A MODEL is a folder that `banyan train` wrote, or an .npz of its weights next to its tokenizer.json. `norms` looks at
-all models, `unbiased` and `inference` at the first (a folder: the loss of a leaf needs the output layer, and what is
-timed is loading a folder); `stability` reads the JSON of the training runs. Writes experiments/results/claims.json and
-pictures to docs/images/results.
+A MODEL is a model folder, or an .npz of weights beside its tokenizer.json. `norms` uses all models. `unbiased` and
+`inference` use the first, which must be a folder: the loss of a leaf needs the output layer, and inference includes
+loading. `stability` reads the records of the training runs. Writes experiments/results/claims.json and pictures in
+docs/images/results.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from experiments.training.weights import load, load_all
 # --- Norms grow on the way up and shrink on the way down -------------------------------------------------------------
 
 SENTENCES = 2048
-FEWEST = 20  # nodes, for a mean to be told
+FEWEST = 20  # nodes for a mean
 
 
 def heights(graph: Graph) -> np.ndarray:
@@ -46,7 +46,7 @@ def heights(graph: Graph) -> np.ndarray:
 
 
 def depths(graph: Graph) -> np.ndarray:
-    """The fewest steps down from a root that no tree contains [N]."""
+    """The distance of each node from the nearest root that no other tree contains [N]."""
     depth = np.where(graph.messages == 0, 0, np.iinfo(np.int32).max)
     for node in range(graph.n_nodes - 1, graph.n_leaves - 1, -1):
         for child in graph.children[node - graph.n_leaves]:
@@ -55,7 +55,7 @@ def depths(graph: Graph) -> np.ndarray:
 
 
 def means_by(steps: np.ndarray, values: np.ndarray) -> dict[int, tuple[int, float]]:
-    """How many values there are at each number of steps, and their mean, where they are not too few."""
+    """The number of values at each number of steps, and their mean, if there are at least FEWEST."""
     counts, sums = np.bincount(steps), np.bincount(steps, values)
     return {step: (int(n), float(sums[step] / n)) for step, n in enumerate(counts) if n >= FEWEST}
 
@@ -93,7 +93,7 @@ def norms(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dict[s
         plain_axes(axes)
     left.legend(frameon=False)
     return {
-        "title": "Norms on the way up and on the way down",
+        "title": "Norms of up and down embeddings",
         "columns": ["model", "steps", "nodes at this height", "norm up", "nodes at this depth", "norm down"],
         "rows": rows,
         "notes": notes,
@@ -102,13 +102,13 @@ def norms(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dict[s
 
 
 def _told(graph: Graph, up: np.ndarray, down: np.ndarray) -> str:
-    """How often the claim holds, step by step."""
+    """How often the claim holds for single merges and edges."""
     parent = np.arange(graph.n_leaves, graph.n_nodes)
     grown = (up[parent] > up[graph.children].max(1)).mean()
     shrunk = (down[graph.children] < down[parent][:, None]).mean()
     return (
-        f"a parent's up embedding is longer than both of its children's in {grown:.1%} of merges; "
-        f"a child's down embedding is shorter than its parent's in {shrunk:.1%} of edges"
+        f"in {grown:.1%} of merges the up embedding of the parent is longer than those of both children; "
+        f"in {shrunk:.1%} of edges the down embedding of the child is shorter than that of the parent"
     )
 
 
@@ -117,7 +117,7 @@ def _told(graph: Graph, up: np.ndarray, down: np.ndarray) -> str:
 
 
 def runs_by_channels(folder: Path) -> dict[int, list[dict[str, Any]]]:
-    """The records of the runs for K and U (K = 128 is the run `banyan`), by K."""
+    """The records of the runs with different K, by K. K = 128 is the run `banyan`."""
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for path in sorted([*folder.glob("channels-*.json"), *folder.glob("banyan-[0-9]*.json")]):
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -135,8 +135,8 @@ def stability(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> di
         "columns": ["K", "U", "seeds", "words", "deviation", "sentences", "deviation"],
         "rows": rows,
         "notes": [
-            *([] if rows else ["not run yet: python -m experiments.training.reproduce channels --seeds 0 1 2 3"]),
-            "Means over the word sets and over the sentence sets; standard deviation over seeds",
+            *([] if rows else ["Not run yet: python -m experiments.training.reproduce channels --seeds 0 1 2 3"]),
+            "Means over the word sets and over the sentence sets, and standard deviations over seeds",
         ],
     }
 
@@ -151,11 +151,11 @@ POPULATION = 16_384
 SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 TOKENS = 100
 SHUFFLES = 4
-OFTEN = (100, 1000)  # a token looked at occurs in so many sentences of the population
+OFTEN = (100, 1000)  # least and greatest number of sentences of the population with a chosen token
 
 
 def chosen_tokens(forest: Forest, n: int = TOKENS, often: tuple[int, int] = OFTEN, seed: int = 0) -> np.ndarray:
-    """Tokens that are neither rare nor everywhere, drawn at random."""
+    """Random tokens that are neither rare nor very frequent."""
     sentence = np.repeat(np.arange(len(forest.offsets) - 1), np.diff(forest.offsets))
     pairs = np.unique(np.column_stack([forest.tokens, sentence]), axis=0)
     token, sentences = np.unique(pairs[:, 0], return_counts=True)
@@ -166,7 +166,7 @@ def chosen_tokens(forest: Forest, n: int = TOKENS, often: tuple[int, int] = OFTE
 
 
 def leaves_down(model: Banyan, forest: Forest, tokens: np.ndarray) -> dict[int, np.ndarray]:
-    """The down embedding, in the graph of this batch, of those of the tokens that it has."""
+    """The down embeddings of the tokens that occur in a batch, in its entangled graph."""
     graph = entangle(forest)
     _, down = up_and_down(model, graph)
     leaf = np.searchsorted(graph.token, tokens)
@@ -175,19 +175,22 @@ def leaves_down(model: Banyan, forest: Forest, tokens: np.ndarray) -> dict[int, 
 
 
 class Estimate(NamedTuple):
-    """Batches of one size against the population: means over tokens, lengths relative to the population's."""
+    """Batches of one size compared with the population: means over tokens, lengths relative to the population's."""
 
-    length: float  # of one batch's embedding
-    deviation: float  # of one batch's embedding: the root of its mean square
-    bias: float  # of the mean over batches, with what chance adds to it taken off
-    chance: float  # what an unbiased mean over as many batches would be off by
+    length: float  # of the embedding in one batch
+    deviation: float  # of the embedding in one batch, root mean square
+    bias: float  # of the mean over batches, corrected for sampling error
+    chance: float  # sampling error of an unbiased mean over as many batches
     loss: float | None  # mean over batches
     loss_of_mean: float | None  # of the mean embedding
 
 
 def estimate(model: Banyan, shuffles: Sequence[dict[int, np.ndarray]], population: dict[int, np.ndarray]) -> Estimate:
-    """From the embeddings [batches, E] of each token in several shuffles of the population. Batches of one shuffle are
-    not independent (they share out the sentences), shuffles are: chance is seen from how their means differ."""
+    """Estimate the bias from the embeddings [batches, E] of each token in several shuffles of the population.
+
+    The batches of one shuffle are not independent, because they divide the sentences among them. Shuffles are, so the
+    sampling error comes from the variance of their means.
+    """
     figures, losses = [], []
     for token, target in population.items():
         rows = np.concatenate([samples[token] for samples in shuffles])
@@ -207,7 +210,7 @@ def estimate(model: Banyan, shuffles: Sequence[dict[int, np.ndarray]], populatio
 
 
 def _loss(model: Banyan, rows: np.ndarray, token: int) -> np.ndarray:
-    """Cross-entropy of rebuilding the token, over the whole vocabulary [n]."""
+    """Cross-entropy of the token over the whole vocabulary [n]."""
     losses = []
     weight, bias = model.weights["out_weight"], model.weights["out_bias"]
     for start in range(0, len(rows), 1024):
@@ -218,7 +221,7 @@ def _loss(model: Banyan, rows: np.ndarray, token: int) -> np.ndarray:
 
 
 def in_batches(model: Banyan, forest: Forest, size: int, tokens: np.ndarray) -> dict[int, np.ndarray]:
-    """The down embeddings of each token in the batches that have it [batches, E]."""
+    """The down embeddings of each token in the batches that contain it [batches, E]."""
     samples: dict[int, list[np.ndarray]] = defaultdict(list)
     for start in range(0, len(forest.offsets) - size, size):
         for token, row in leaves_down(model, part(forest, start, start + size), tokens).items():
@@ -247,16 +250,18 @@ def unbiased(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dic
         ],
         "rows": rows,
         "notes": [
-            f"Model: {name}, epochs: {model.config.epochs}, candidates: {model.config.candidates}, held fixed, without "
-            f"dropout. {TOKENS} tokens that occur in {OFTEN[0]} to {OFTEN[1]:,} of "
-            f"{POPULATION:,} training sentences; these are cut into batches, each entangled, and what a leaf gets in a "
-            "batch that has it is compared with what it gets where all sentences are entangled (the population); "
-            f"{SHUFFLES} shuffles",
-            "Lengths, and lengths of differences, are over the length of the population's embedding. Bias: of the mean "
-            "over batches, less what chance adds; chance: what an unbiased mean over as many shuffles would be off by",
-            "A down embedding is a mean over distinct parents, so over a set that depends on the batch, and each "
-            "parent's is such a mean itself: a ratio, whose mean over batches is not that of the population. The loss "
-            "is convex in the embedding, so the mean of losses exceeds the loss of the mean, biased or not",
+            f"Model: {name}, epochs: {model.config.epochs}, candidates: {model.config.candidates}, with fixed weights, "
+            f"without dropout. The tokens: {TOKENS} that occur in {OFTEN[0]} to {OFTEN[1]:,} of {POPULATION:,} "
+            "training sentences. The sentences are divided into batches. The down embedding of a token in the graph "
+            "of a batch is compared with that in the graph of all sentences (the population). "
+            f"Shuffles: {SHUFFLES}",
+            "Lengths and distances are relative to the length of the population's embedding. Bias: distance of the "
+            "mean over batches, corrected for sampling error. Chance: the sampling error of an unbiased mean over as "
+            "many shuffles",
+            "A down embedding is a mean over distinct parents, and the set of parents depends on the batch, as do the "
+            "embeddings of the parents. It is a ratio, and the mean of a ratio over batches is not the ratio of the "
+            "population. The loss is convex in the embedding, so the mean of losses exceeds the loss of the mean "
+            "embedding with or without bias",
         ],
         "picture": _picture_of_bias(estimates, whole),
     }  # fmt: skip
@@ -275,7 +280,7 @@ def _picture_of_bias(estimates: dict[int, Estimate], whole: Estimate) -> str:
     left, *right = figure.subplots(1, 1 + with_loss, squeeze=False)[0]
     left.plot(sizes, [one.deviation for one in estimates.values()], "s-", color=ORANGE, label="one batch")
     left.plot(sizes, [one.bias for one in estimates.values()], "o-", color=BLUE, label="mean over batches (bias)")
-    left.plot(sizes, [one.chance for one in estimates.values()], ":", color=GREEN, label="what chance allows that mean")
+    left.plot(sizes, [one.chance for one in estimates.values()], ":", color=GREEN, label="sampling error of that mean")
     left.set(ylabel="distance from the population's,\nrelative to its length")
     for axes in right:
         axes.plot(sizes, [one.loss for one in estimates.values()], "s-", color=ORANGE, label="mean of the losses")
@@ -288,7 +293,7 @@ def _picture_of_bias(estimates: dict[int, Estimate], whole: Estimate) -> str:
         axes.set_xticks(sizes, [str(size) for size in sizes])
         axes.set(xlabel="sentences in a batch")
         low, high = axes.get_ylim()
-        axes.set(ylim=(low, high + 0.25 * (high - low)))  # room for the legend
+        axes.set(ylim=(low, high + 0.25 * (high - low)))  # space for the legend
         plain_axes(axes)
         axes.legend(frameon=False, loc="upper right")
     return picture(figure, "batch_estimate.png")
@@ -300,7 +305,7 @@ ENCODED = 20_000
 
 
 def inference(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> dict[str, Any]:
-    """Timed in processes of their own, which never import torch (inference.py asserts it)."""
+    """Time encoding in separate processes, which never import torch (inference.py asserts it)."""
     path, text = Path(paths[0]), "\n".join(corpus_lines(data, "en", "train", ENCODED))
     rows: list[list[Any]] = []
     cores = len(os.sched_getaffinity(0))
@@ -310,18 +315,18 @@ def inference(models: dict[str, Banyan], paths: Sequence[str], data: Path) -> di
         ran = subprocess.run(program, input=text, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
         told = json.loads(ran.stdout)
         on = "1 thread" if threads == 1 else f"{threads} threads"
-        rows.append([f"sentences a second, {on}", round(told["sentences_per_second"] / 100) * 100])
-        rows.append([f"seconds to load, and to encode the first, {on}", round(told["seconds_to_load"], 2)])
+        rows.append([f"sentences per second, {on}", round(told["sentences_per_second"] / 100) * 100])
+        rows.append([f"seconds to load and to encode the first sentences, {on}", round(told["seconds_to_load"], 2)])
         rows.append([f"peak memory of the process, {on}, MB", _mb(told["peak_bytes"])])
     rows += _sizes(load(path), path)
     return {
         "title": "Inference on a CPU, without torch",
-        "columns": ["what", "figure"],
+        "columns": ["measure", "value"],
         "rows": rows,
         "notes": [
-            f"{ENCODED:,} English training sentences, from strings to embeddings, the best of three; {processor()}, "
-            f"{cores} cores that other work may share",
-            "Encoding needs the embedding, the functions and the tokenizer; a model folder also holds the output layer",
+            f"{ENCODED:,} English training sentences, from strings to embeddings, fastest of three; {processor()}, "
+            f"{cores} cores, on a machine with other work",
+            "Encoding needs the embedding, the functions and the tokenizer; a model folder also has the output layer",
         ],
     }
 
@@ -332,7 +337,7 @@ def _sizes(model: Banyan, path: Path) -> list[list[Any]]:
     needed = sum(model.weights[name].nbytes for name in ("embedding", *Functions._fields))
     return [
         ["weights on disk, MB", _mb(weights.stat().st_size)],
-        ["of which encoding needs (float32), MB", _mb(needed)],
+        ["weights that encoding needs (float32), MB", _mb(needed)],
         ["tokenizer on disk, MB", _mb(tokenizer.stat().st_size)],
         ["parameters of the functions", sum(model.weights[name].size for name in Functions._fields)],
     ]
@@ -347,7 +352,7 @@ CLAIMS = {"norms": norms, "stability": stability, "unbiased": unbiased, "inferen
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CLAIMS)}; all without")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(CLAIMS)} (default: all)")
     parser.add_argument("--models", nargs="+", default=[], metavar="MODEL")
     add_data_option(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "claims.json")
@@ -355,9 +360,9 @@ def main() -> None:
     names = options.names or list(CLAIMS)
     for name in names:
         if name not in CLAIMS:
-            parser.error(f"there is no claim {name}: choose among {', '.join(CLAIMS)}")
+            parser.error(f"there is no claim {name}: choose from {', '.join(CLAIMS)}")
     if not options.models and names != ["stability"]:
-        parser.error("--models is needed")
+        parser.error("--models is required")
     models, file_names = load_all(options.models), " ".join(Path(model).name for model in options.models)
     for name in names:
         entry = CLAIMS[name](models, options.models, options.data)

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 PICTURE = IMAGES / "compared.svg"
 PANELS = {"sts": "English sentences, mean of 8 sets (ρ × 100)", "languages": "nine languages, mean (ρ × 100)"}
-NEAR = 2.0  # points of score: lines of the paper's that are nearer share a label
-ALONG = (1.0, 0.85, 0.7, 0.55, 0.4)  # such a line, where its label may end
-DOT = 6.0  # pixels from the middle of a point to where a label may be
-WIDE = 50.0  # times the least, from which on only powers of ten are marked
+NEAR = 2.0  # lines of the paper's figures that are closer than this share a label
+ALONG = (1.0, 0.85, 0.7, 0.55, 0.4)  # where the label of such a line may end
+DOT = 6.0  # pixels between the centre of a point and a label
+WIDE = 50.0  # if the times span a larger factor, only powers of ten are marked
 
 
 class Point(NamedTuple):
-    of: str  # its panel
+    of: str  # the panel
     told: str
-    time: float | None  # for a sentence, preset default = 1; None: not measured
+    time: float | None  # per sentence, relative to preset default; None if it was not measured
     score: float
     kind: str
 
@@ -60,7 +60,7 @@ def _kind(every: Compared, system: System) -> str:
 
 
 def described(drawn: Sequence[Point]) -> str:
-    """What the picture shows, kept inside it."""
+    """The points as JSON, to be kept inside the picture."""
     return json.dumps([list(point) for point in drawn], ensure_ascii=False)
 
 
@@ -76,7 +76,7 @@ def draw(drawn: Sequence[Point], path: Path) -> None:
     labels = [(axes, _scatter(axes, panels[of], PANELS[of])) for axes, of in zip(all_axes, panels, strict=True)]
     _legend(all_axes[0], drawn)
     _ticks(all_axes[-1], [point.time for point in drawn if point.time])
-    all_axes[-1].set_xlabel("time for a sentence, from a string, on a CPU (preset default = 1, less is better)")
+    all_axes[-1].set_xlabel("time per sentence on a CPU, from string to vector (preset default = 1, lower is better)")
     figure.canvas.draw()
     for axes, of_points in labels:
         _spread(axes, of_points)
@@ -90,13 +90,13 @@ def draw(drawn: Sequence[Point], path: Path) -> None:
 def _styles() -> dict[str, tuple[str, str, str]]:
     from experiments.figures.style import BLUE, GREEN, ORANGE, PURPLE
 
-    return {"banyan": (BLUE, "o", "Banyan"), "vectors": (ORANGE, "s", "other vectors, of the same text"),
+    return {"banyan": (BLUE, "o", "Banyan"), "vectors": (ORANGE, "s", "other vectors, same training text"),
             "pretrained": (PURPLE, "D", "pretrained by others"),
-            "none": (GREEN, "^", "compares texts, no vectors")}  # fmt: skip
+            "none": (GREEN, "^", "similarity only, no vectors")}  # fmt: skip
 
 
 def _legend(axes: Axes, drawn: Sequence[Point]) -> None:
-    """Above the panels, where it hides nothing."""
+    """A legend above the panels."""
     from matplotlib.lines import Line2D
 
     kinds = {point.kind for point in drawn}
@@ -107,7 +107,7 @@ def _legend(axes: Axes, drawn: Sequence[Point]) -> None:
 
 
 def _ticks(axes: Axes, times: Sequence[float]) -> None:
-    """Of all panels, which share them."""
+    """Ticks of the common x axis."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     wide = bool(times) and max(times) > WIDE * min(times)
@@ -134,7 +134,7 @@ def _scatter(axes: Axes, drawn: Sequence[Point], told: str) -> list[Annotation]:
 
 
 def _lines(axes: Axes, drawn: Sequence[Point]) -> None:
-    """What the paper says of systems whose cost nobody measured here."""
+    """Draw the paper's figures of systems that were not run here as horizontal lines."""
     near: list[list[Point]] = []
     for point in sorted(drawn, key=lambda one: -one.score):
         axes.axhline(point.score, color="#999999", linestyle=":", linewidth=1)
@@ -144,7 +144,7 @@ def _lines(axes: Axes, drawn: Sequence[Point]) -> None:
             near.append([point])
     for some in near:
         told = ", ".join(point.told for point in some)
-        axes.text(1, some[0].score, f"{told} (the paper's)", transform=axes.get_yaxis_transform(),
+        axes.text(1, some[0].score, f"{told} (paper)", transform=axes.get_yaxis_transform(),
                   ha="right", va="bottom", fontsize=8, color="#666666")  # fmt: skip
 
 
@@ -156,7 +156,7 @@ PLACES: tuple[tuple[int, int, str, str], ...] = (
 
 
 def _along(label: Text, dots: Sequence[Any]) -> Bbox:
-    """Where the label of a line lies, moved along it."""
+    """Move the label of a line along it until it hides no point; return its box."""
     for x in ALONG:
         label.set_x(x)
         box = label.get_window_extent()
@@ -170,7 +170,7 @@ def _hides(box: Bbox, dots: Sequence[Any]) -> bool:
 
 
 def _spread(axes: Axes, annotations: Sequence[Annotation]) -> None:
-    """Each label to the first place along its line, or beside its point, where it hides nothing."""
+    """Move each label to the first position where it hides nothing."""
     dots = [axes.transData.transform(annotation.xy) for annotation in annotations]
     of_lines = [text for text in axes.texts if text not in annotations]
     taken = [_along(text, dots) for text in of_lines]

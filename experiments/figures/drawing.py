@@ -1,4 +1,4 @@
-"""The paper's two diagrams, drawn from a model: trees that become one graph, and messages through a shared node."""
+"""The two diagrams of the paper: trees that become one entangled graph, and messages through a shared node."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SENTENCES = (
     "every morn and every night",
 )
 INK = "#222222"
-ROW = 0.8  # from one height to the next
-LETTER = 0.155  # about the width of one, in the same measure
+ROW = 0.8  # distance between heights
+LETTER = 0.155  # approximate width of a letter
 GAP = 0.45  # between words
-NUMBER = 0.32  # from a root to the number of its sentence
+NUMBER = 0.32  # distance of the number of a sentence from its root
 
 
 class Words(NamedTuple):
-    """A graph with what its nodes say."""
+    """A graph with the text of its nodes."""
 
     graph: Graph
     phrase: list[str]
-    sentences: list[set[int]]  # that contain the node
-    occurrences: np.ndarray  # how often, in all of them
+    sentences: list[set[int]]  # sentences that contain the node
+    occurrences: np.ndarray  # how often each node occurs
 
 
 def words_of(model: Banyan, graph: Graph, forest: Forest) -> Words:
@@ -53,7 +53,7 @@ def words_of(model: Banyan, graph: Graph, forest: Forest) -> Words:
 
 
 def _shown(pieces: str) -> str:
-    """A piece inside a word keeps a hyphen before it."""
+    """The text of pieces; a piece inside a word gets a hyphen in front."""
     text = pieces.replace("▁", " ").strip()
     return text if pieces.startswith("▁") else f"-{text}"
 
@@ -62,12 +62,12 @@ def children_of(graph: Graph, node: int) -> list[int]:
     return graph.children[node - graph.n_leaves].tolist() if node >= graph.n_leaves else []
 
 
-# --- Where nodes go --------------------------------------------------------------------------------------------------
+# --- Layout ----------------------------------------------------------------------------------------------------------
 
 
 def places(words: Words, order: list[int], below: set[int]) -> np.ndarray:
-    """x and y of every node [N, 2]: leaves in a row in this order, a merge half-way between its children, as high as
-    its height, or as low where it is drawn below the row."""
+    """Coordinates of the nodes [N, 2]: leaves in a row in this order, merges halfway between their children, at their
+    height above the row, or below it for nodes in `below`."""
     graph = words.graph
     place = np.zeros((graph.n_nodes, 2))
     x = 0.0
@@ -89,8 +89,8 @@ def edges_of(graph: Graph) -> np.ndarray:
 
 
 def disorder(words: Words, order: list[int], below: set[int], forest: Forest) -> float:
-    """How hard a drawing is to read: crossings, lines through what is not theirs, merges and sentences read backwards,
-    and the length of the lines."""
+    """How hard a drawing is to read: crossings, lines through other nodes, reversed merges and sentences, and the
+    length of the lines."""
     place, edges = places(words, order, below), edges_of(words.graph)
     a, b = place[edges[:, 0]], place[edges[:, 1]]
     length = np.linalg.norm(b - a, axis=1).sum()
@@ -110,7 +110,7 @@ def disorder(words: Words, order: list[int], below: set[int], forest: Forest) ->
 
 
 def _cross(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
-    """Whether the segments ab and cd meet, other than in a common end."""
+    """Whether the segments ab and cd cross, other than in a common end."""
     if any(p[0] == q[0] and p[1] == q[1] for p in (a, b) for q in (c, d)):
         return False
 
@@ -121,7 +121,7 @@ def _cross(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
 
 
 def _crowded(place: np.ndarray, edges: np.ndarray, points: np.ndarray) -> int:
-    """How often a line passes a point that is not its own end, closer than a dot's breadth."""
+    """How often a line passes closer than a dot to a point that is not its end."""
     a, b = place[edges[:, 0]], place[edges[:, 1]]
     way = (b - a)[:, None]
     along = np.clip(((points[None] - a[:, None]) * way).sum(2) / (way**2).sum(2), 0, 1)
@@ -131,7 +131,7 @@ def _crowded(place: np.ndarray, edges: np.ndarray, points: np.ndarray) -> int:
 
 
 def best_order(words: Words, below: set[int], forest: Forest, starts: int = 5) -> list[int]:
-    """A leaf order of little disorder: from several random ones, leaves are moved and swapped while that helps."""
+    """An order of leaves with little disorder: local search by moves and swaps, from several random orders."""
     rng = np.random.default_rng(0)
     found: list[tuple[float, list[int]]] = []
     for start in range(starts):
@@ -150,22 +150,22 @@ def best_order(words: Words, below: set[int], forest: Forest, starts: int = 5) -
 
 
 def _moves(order: list[int], i: int, j: int) -> tuple[list[int], list[int]]:
-    """Leaf i put to place j, and leaves i and j in each other's places."""
+    """The order with leaf i moved to position j, and with leaves i and j swapped."""
     moved, swapped = order.copy(), order.copy()
     moved.insert(j, moved.pop(i))
     swapped[i], swapped[j] = order[j], order[i]
     return moved, swapped
 
 
-# --- Trees, and the graph they become --------------------------------------------------------------------------------
+# --- Trees and the entangled graph -----------------------------------------------------------------------------------
 
 
 def draw_graph(axes: Axes, words: Words, order: list[int], below: set[int], highlight: bool) -> None:
-    """Nodes that occur more than once stand out, if wanted."""
+    """Draw a graph. With highlight, nodes that occur more than once are blue."""
     graph, place = words.graph, places(words, order, below)
     for child, parent in edges_of(graph):
         (x0, y0), (x1, y1) = place[child], place[parent]
-        if child < graph.n_leaves:  # lines end above or below the word
+        if child < graph.n_leaves:  # end the line above or below the word
             y0 += 0.2 * np.sign(y1)
         axes.plot([x0, x1], [y0, y1], color=INK, linewidth=1.4, solid_capstyle="round", zorder=1)
     for node in range(graph.n_nodes):
@@ -201,12 +201,12 @@ def draw_entangling(model: Banyan) -> Figure:
         draw_graph(axes, words, words.graph.node_of[: len(alone.tokens)].tolist(), set(), highlight=False)
         axes.text(-0.9, 0, chr(ord("①") + number), fontsize=14, color=VERMILION, ha="center", va="center")
     widest, highest = (max(getattr(axes, f"get_{side}lim")()[1] for axes in panels) for side in "xy")
-    for axes in panels:  # one scale for all
+    for axes in panels:  # the same scale for all
         axes.set(xlim=(-1.2, widest), ylim=(-0.5, highest))
     graph = entangle(forest)
     words = words_of(model, graph, forest)
     below = {node for node in range(graph.n_leaves, graph.n_nodes) if words.sentences[node] == {len(SENTENCES) - 1}}
-    right.suptitle("One entangled graph: what occurs more than once is one node (blue)", fontsize=12)
+    right.suptitle("One entangled graph: equal spans are one node (blue)", fontsize=12)
     draw_graph(right.subplots(), words, best_order(words, below, forest), below, highlight=True)
     return figure
 
@@ -215,7 +215,7 @@ def draw_entangling(model: Banyan) -> Figure:
 
 
 def shared_node(words: Words) -> int:
-    """The largest phrase that two parents or more have; a leaf, if there is no phrase."""
+    """The longest phrase with at least two parents; a leaf if there is no such phrase."""
     graph = words.graph
     parents = graph.messages.tolist()
     candidates = [node for node in range(graph.n_nodes) if parents[node] > 1 and len(words.sentences[node]) > 1]
@@ -239,7 +239,7 @@ def draw_messages(model: Banyan) -> Figure:
 
 
 def _draw_around(axes: Axes, model: Banyan, words: Words, upwards: bool) -> None:
-    """The shared node, what is under it, and its parents with their other children in grey."""
+    """Draw the shared node, the nodes under it, and its parents with their other children in grey."""
     graph, node = words.graph, shared_node(words)
     up, down = up_and_down(model, graph)
     place = _under(words, node)
@@ -247,7 +247,7 @@ def _draw_around(axes: Axes, model: Banyan, words: Words, upwards: bool) -> None
     parents = parents_of(graph, node)
     for number, (parent, side) in enumerate(parents):
         colour = (ORANGE, GREEN, VERMILION)[number % 3]
-        rank = [s for _, s in parents[:number]].count(side)  # the later, the higher and the nearer to the middle
+        rank = [s for _, s in parents[:number]].count(side)  # later ones are higher and nearer to the middle
         outwards = np.array([1.0 if side == 0 else -1.0, 1.0])
         place[parent] = centre + outwards * (2.8 - 1.1 * rank, 1.1 + 2.1 * rank)
         _arrow(axes, place, node, parent, upwards, colour)
@@ -268,7 +268,7 @@ def _draw_around(axes: Axes, model: Banyan, words: Words, upwards: bool) -> None
 
 
 def parents_of(graph: Graph, node: int) -> list[tuple[int, int]]:
-    """Each with the side on which it has the node."""
+    """The parents of a node, each with the side on which the node is."""
     return [(int(parent) + graph.n_leaves, int(side)) for parent, side in np.argwhere(graph.children == node)]
 
 
@@ -283,7 +283,7 @@ def _draw_parent(axes: Axes, at: np.ndarray, outwards: np.ndarray, phrase: str, 
 
 
 def _under(words: Words, node: int) -> dict[int, np.ndarray]:
-    """Places of a node and all under it."""
+    """Coordinates of a node and of all nodes under it."""
     graph = words.graph
     spread: dict[int, np.ndarray] = {}
     leaves: list[int] = []

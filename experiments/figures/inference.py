@@ -1,4 +1,4 @@
-"""How fast a model encodes, in a process that does nothing else: claims.py starts it, once for each number of threads.
+"""Time encoding in a process that does nothing else. claims.py starts one for each number of threads.
 
     BANYAN_THREADS=1 python -m experiments.figures.inference MODEL < sentences.txt
 """
@@ -12,14 +12,14 @@ import time
 
 from experiments.training.weights import load
 
-REPEATS = 3  # the fastest counts: the machine may have other work
+REPEATS = 3  # the fastest counts, because the machine may be busy
 
 
 def main() -> None:
     lines = sys.stdin.read().splitlines()
     started = time.perf_counter()
     model = load(sys.argv[1])
-    model.encode(lines[:64])  # kernels are compiled, or read from their cache
+    model.encode(lines[:64])  # compile kernels, or load them from the cache
     ready = time.perf_counter() - started
     times = []
     for _ in range(REPEATS):

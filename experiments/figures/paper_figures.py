@@ -1,12 +1,12 @@
-"""The paper's figures, from trained models.
+"""The paper's figures, drawn from trained models.
 
     python -m experiments.figures.paper_figures nodes      --models MODEL
     python -m experiments.figures.paper_figures uniformity --models MODEL ...
     python -m experiments.figures.paper_figures umap       --models MODEL ... [--points 12000]
     python -m experiments.figures.paper_figures drawings   --models MODEL
 
-A MODEL is a folder that `banyan train` wrote, or an .npz of its weights next to its tokenizer.json. Pictures go to
-docs/images/results, what they show as numbers to experiments/results/figures.json.
+A MODEL is a model folder, or an .npz of weights beside its tokenizer.json. Writes pictures in docs/images/results and
+their numbers in experiments/results/figures.json.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from experiments.training.weights import load_all
 # --- Nodes against batch size ----------------------------------------------------------------------------------------
 
 BATCH_SIZES = tuple(2**i for i in range(4, 14))  # 16 to 8192
-BATCHES = 16  # of each size, at most
+BATCHES = 16  # at most, of each size
 
 
 class Nodes(NamedTuple):
@@ -44,10 +44,10 @@ class Nodes(NamedTuple):
 
 
 def count_nodes(forest: Forest, batch_size: int, most: int = BATCHES) -> Nodes:
-    """Means over batches of so many sentences that do not overlap."""
+    """Mean numbers of nodes over disjoint batches of this size."""
     starts = range(0, len(forest.offsets) - batch_size, batch_size)[:most]
     if not starts:
-        raise BanyanError(f"{len(forest.offsets) - 1} sentences make no batch of {batch_size}")
+        raise BanyanError(f"{len(forest.offsets) - 1} sentences are too few for a batch of {batch_size}")
     batches = [part(forest, start, start + batch_size) for start in starts]
     graphs = [entangle(batch) for batch in batches]
     plain = np.mean([len(batch.tokens) + len(batch.children) for batch in batches])
@@ -67,7 +67,7 @@ def nodes(models: dict[str, Banyan], data: Path, options: argparse.Namespace) ->
     sizes = [count.batch_size for count in counts]
     axes.plot(sizes, [count.plain for count in counts], "s-", color=ORANGE, label="plain trees")
     axes.plot(sizes, [count.entangled for count in counts], "o-", color=BLUE, label="one entangled graph")
-    axes.plot(sizes, [count.leaves for count in counts], "^:", color=GREEN, label="of which leaves (distinct tokens)")
+    axes.plot(sizes, [count.leaves for count in counts], "^:", color=GREEN, label="its leaves (distinct tokens)")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
@@ -81,12 +81,13 @@ def nodes(models: dict[str, Banyan], data: Path, options: argparse.Namespace) ->
     ]
     slopes = [np.polyfit(np.log(sizes), np.log([c[i] for c in counts]), 1)[0] for i in (2, 3)]
     return {
-        "title": "Nodes against batch size",
+        "title": "Nodes by batch size",
         "columns": ["sentences", "batches", "plain", "entangled", "leaves", "plain / entangled"],
         "rows": shares,
         "notes": [
-            f"Model: {name}; English training text; means over batches that do not overlap",
-            f"Nodes grow as the batch size to the power {slopes[0]:.2f} (plain) and {slopes[1]:.2f} (entangled)",
+            f"Model: {name}; English training text; means over disjoint batches",
+            f"The number of nodes grows with the batch size to the power of {slopes[0]:.2f} (plain) "
+            f"and {slopes[1]:.2f} (entangled)",
         ],
         "picture": picture(figure, "nodes.png"),
     }
@@ -94,24 +95,26 @@ def nodes(models: dict[str, Banyan], data: Path, options: argparse.Namespace) ->
 
 # --- Uniformity and alignment ----------------------------------------------------------------------------------------
 
-SENTENCES = 1024  # of held-out text, one graph
-PAIRS_OF = 4096  # nodes that uniformity takes all pairs of
+SENTENCES = 1024  # of held-out text, in one graph
+PAIRS_OF = 4096  # nodes; uniformity is over all pairs of them
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float64; a zero row stays zero."""
+    """Rows scaled to length 1, in float64; a zero row stays zero."""
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1)
 
 
 def alignment(a: np.ndarray, b: np.ndarray) -> float:
-    """Wang and Isola's: the mean squared distance of the two embeddings of a thing, each of length 1."""
+    """Alignment (Wang and Isola): the mean squared distance between paired embeddings of length 1."""
     return float(((unit(a) - unit(b)) ** 2).sum(1).mean())
 
 
 def uniformity(rows: np.ndarray, seed: int = 0) -> float:
-    """Wang and Isola's: log of the mean, over pairs of different rows of length 1, of exp(-2 · distance²). Of more
-    than PAIRS_OF rows, so many are drawn."""
+    """Uniformity (Wang and Isola): log of the mean of exp(-2 · distance²) over pairs of rows of length 1.
+
+    At most PAIRS_OF rows are used, drawn at random.
+    """
     rows = unit(rows)
     if len(rows) > PAIRS_OF:
         rows = rows[np.random.default_rng(seed).choice(len(rows), PAIRS_OF, replace=False)]
@@ -121,7 +124,7 @@ def uniformity(rows: np.ndarray, seed: int = 0) -> float:
 
 
 def with_parents(graph: Graph) -> np.ndarray:
-    """bool [N]: not a root that no tree contains, whose down embedding is its up embedding."""
+    """bool [N]: False for roots that no other tree contains; their down embedding is their up embedding."""
     return graph.messages > 0
 
 
@@ -159,16 +162,18 @@ def uniform_and_aligned(models: dict[str, Banyan], data: Path, options: argparse
     plain_axes(axes)
     axes.legend(frameon=False, loc="best")
     return {
-        "title": "Uniformity against alignment",
+        "title": "Uniformity and alignment",
         "columns": [
             "model", "nodes", "alignment", "uniformity, up", "uniformity, down", "uniformity, mean of both",
-            "alignment, roots too", "uniformity, roots too",
+            "alignment with roots", "uniformity with roots",
         ],
         "rows": rows,
         "notes": [
-            f"One entangled graph of {SENTENCES:,} held-out English sentences, without dropout; each model's own trees",
-            "A root that no other tree contains is left out (but in the last two columns): its two embeddings are one",
-            f"Uniformity: all pairs of {PAIRS_OF:,} nodes drawn at random (seed 0)",
+            f"One entangled graph of {SENTENCES:,} held-out English sentences, without dropout, with the trees of each "
+            "model",
+            "Except in the last two columns, roots that no other tree contains are left out, because their up and down "
+            "embeddings are identical",
+            f"Uniformity is over all pairs of {PAIRS_OF:,} random nodes (seed 0)",
         ],
         "picture": picture(figure, "uniformity_alignment.png"),
     }  # fmt: skip
@@ -183,12 +188,13 @@ METRICS = ("cosine", "euclidean")
 
 
 def overlap(up: np.ndarray, down: np.ndarray, metric: str = "cosine", neighbours: int = NEIGHBOURS) -> float:
-    """The share of a vector's nearest neighbours that are of the other kind, up or down, the vector of the same node
-    among them: 0 where the kinds lie apart, about 0.5 where they are mixed. Of more than ASKED vectors, so many drawn
-    at random are asked for their neighbours among all."""
+    """The share of a vector's nearest neighbours that are of the other kind (up or down), including its own node's.
+
+    It is 0 if the kinds are separate and about 0.5 if they are mixed. At most ASKED random vectors are used as queries.
+    """
     rows = np.concatenate([up, down]).astype(np.float32)
     if metric == "cosine":
-        rows = unit(rows).astype(np.float32)  # then the order of distances is that of cosines
+        rows = unit(rows).astype(np.float32)  # now distances have the order of cosines
     is_down = np.repeat([False, True], [len(up), len(down)])
     squares = np.einsum("ij,ij->i", rows, rows)
     asked = np.random.default_rng(0).permutation(len(rows))[:ASKED]
@@ -202,7 +208,7 @@ def overlap(up: np.ndarray, down: np.ndarray, metric: str = "cosine", neighbours
 
 
 def graph_of_about(model: Banyan, lines: list[str], wanted: int) -> Graph:
-    """The entangled graph of as many of the first sentences as come nearest to so many nodes, by bisection."""
+    """The entangled graph of the first sentences, as many as give about the wanted number of nodes (by bisection)."""
     forest = forest_of(model, lines)
     low, high = 1, len(forest.offsets) - 1
     while high - low > 1:
@@ -215,7 +221,7 @@ def graph_of_about(model: Banyan, lines: list[str], wanted: int) -> Graph:
 
 
 def project(rows: np.ndarray, metric: str) -> np.ndarray:
-    """The paper's settings (its Appendix C)."""
+    """UMAP with the settings of the paper's Appendix C."""
     import warnings
 
     with warnings.catch_warnings():
@@ -257,11 +263,11 @@ def umaps(models: dict[str, Banyan], data: Path, options: argparse.Namespace) ->
         ],
         "rows": rows,
         "notes": [
-            f"One entangled graph of about {WANTED_NODES:,} nodes from held-out English text; roots that no tree "
-            "contains are left out, as their two embeddings are one",
-            f"Overlap: the share of the {NEIGHBOURS} nearest neighbours that are of the other kind (0 apart, about 0.5 "
-            f"mixed), of {ASKED:,} embeddings drawn at random, among all of the graph; 'in the picture': the same of "
-            "those drawn there, in UMAP's plane",
+            f"One entangled graph of about {WANTED_NODES:,} nodes from held-out English text. Roots that no other tree "
+            "contains are left out, because their up and down embeddings are identical",
+            f"Overlap: the share of the {NEIGHBOURS} nearest neighbours of an embedding that are of the other kind (0 "
+            f"if separate, about 0.5 if mixed), for {ASKED:,} random embeddings among all of the graph. 'In the "
+            "picture': the same for the points of the picture, in UMAP's plane",
             "UMAP: 100 neighbours, minimum distance 0.3, local connectivity 3, as in the paper; random nodes",
         ],
         "picture": picture(figure, "umap.png"),
@@ -269,7 +275,7 @@ def umaps(models: dict[str, Banyan], data: Path, options: argparse.Namespace) ->
 
 
 def _scatter(axes: Any, flat: np.ndarray, title: str) -> None:
-    """Points in random order, so that no kind hides the other."""
+    """Draw the points in random order, so that neither kind hides the other."""
     half = len(flat) // 2
     order = np.random.default_rng(0).permutation(len(flat))
     colours = np.repeat([BLUE, ORANGE], half)[order]
@@ -289,10 +295,10 @@ def drawings(models: dict[str, Banyan], data: Path | None, options: argparse.Nam
     trees = picture(draw_entangling(model), "entangling.png")
     messages = picture(draw_messages(model), "messages.png")
     return {
-        "title": "Three sentences, apart and entangled; messages up and down",
+        "title": "Three sentences as trees and as one entangled graph; messages up and down",
         "columns": ["drawing", "picture"],
         "rows": [["three trees, one graph", trees], ["messages", messages]],
-        "notes": [f"Model: {name}; trees as it induces them"],
+        "notes": [f"Model: {name}, with the trees that it induces"],
     }
 
 
@@ -304,7 +310,7 @@ def main() -> None:
     parser.add_argument("name", choices=FIGURES)
     parser.add_argument("--models", nargs="+", required=True, metavar="MODEL")
     add_data_option(parser)
-    parser.add_argument("--points", type=int, default=12_000, help="of UMAP, two for each node")
+    parser.add_argument("--points", type=int, default=12_000, help="points of UMAP, two for each node")
     parser.add_argument("--out", type=Path, default=RESULTS / "figures.json")
     options = parser.parse_args()
     entry = FIGURES[options.name](load_all(options.models), options.data, options)

@@ -1,7 +1,7 @@
-"""Echoes of Lucan's lines: Latin literature is indexed, and the passage of the Aeneid that he echoes is looked for.
+"""Index Latin literature, and search it for the passages of the Aeneid that lines of Lucan echo.
 
-What people graded 4 or 5, and are whole sentences, is looked for: by vectors, by words and by both as `banyan search`
-does, and by TF-IDF of characters.
+The queries are whole sentences whose echo has grade 4 or 5. They are searched by vectors, by words and by both, as in
+`banyan search`, and by TF-IDF of characters.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from banyan.support.files import write_text
 from experiments.latin.sets import Parallel, best_first, opening
 from experiments.measuring.baselines import TfIdf
 
-GRADES = (5, 4)  # an echo, as the set's authors have it
-DEEPEST = 1000  # a passage that comes later counts as not found
-RUN = 6  # words in a row by which a passage is known again where it is quoted, or cut otherwise
-SPARE = 100  # for lines of Lucan's own, which do not count
-CHUNK = 20_000  # rows that TF-IDF looks at a time
+GRADES = (5, 4)  # what the authors of the set call an echo
+DEEPEST = 1000  # a passage of a later rank counts as not found
+RUN = 6  # consecutive words that identify a passage, even if it is quoted or divided differently
+SPARE = 100  # further results, because lines of Lucan himself are skipped
+CHUNK = 20_000  # rows per block of TF-IDF
 
 
 class Said(NamedTuple):
@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
 
 def banyan(*arguments: str | Path) -> Said:
-    """As the command of that name does; what it says."""
+    """Run a command of the package and return its output and messages."""
     words, out, err = [str(argument) for argument in arguments], StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         failed = main(words)
@@ -49,13 +49,13 @@ def banyan(*arguments: str | Path) -> Said:
 
 
 def wanted(parallels: Iterable[Parallel]) -> list[Parallel]:
-    """Those to look for, the best first; each passage long enough to be known again."""
+    """The echoes to search for, the highest grade first. Both passages are long enough to be identified."""
     whole = [one for one in parallels if not one.quoted and runs(one.lucan) and runs(one.aeneid)]
     return [parallel for grade in GRADES for parallel in whole if parallel.grade == grade]
 
 
 def make_index(model: Path, corpus: Path, parallels: Iterable[Parallel], work: Path) -> str:
-    """All of the corpus, and the set's passages of the Aeneid with their places; what the command says of the first."""
+    """Index the corpus and the passages of the Aeneid; return the last message about the corpus."""
     at = {parallel.aeneid: parallel.aeneid_at for parallel in parallels if not parallel.quoted}
     lines = [json.dumps({"text": text, "at": place}, ensure_ascii=False) + "\n" for text, place in at.items()]
     aeneid, index = work / "aeneid.jsonl", work / "index"
@@ -69,7 +69,7 @@ def make_index(model: Path, corpus: Path, parallels: Iterable[Parallel], work: P
 
 
 def letters(text: str) -> list[str]:
-    """Words as any edition would have them: small letters, u for v, i for j, no punctuation."""
+    """Words in a normal spelling: lower case, u for v, i for j, no punctuation."""
     return re.findall(r"[^\W\d_]+", text.lower().replace("v", "u").replace("j", "i"))
 
 
@@ -79,7 +79,7 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 
 def place_of(echo: Parallel, texts: Iterable[str]) -> float:
-    """From 1, the place of the Aeneid's passage in a ranking, Lucan's own lines not counted; infinite if not found."""
+    """The rank of the passage of the Aeneid, from 1, not counting lines of Lucan; infinite if it is not found."""
     own, sought = runs(echo.lucan), runs(echo.aeneid)
     place = 1
     for found in map(runs, texts):
@@ -89,14 +89,14 @@ def place_of(echo: Parallel, texts: Iterable[str]) -> float:
     return np.inf
 
 
-# --- Looking ---------------------------------------------------------------------------------------------------------
+# --- Searching -------------------------------------------------------------------------------------------------------
 
 
 class Found(NamedTuple):
-    """Of each way, the places of the passages that were looked for."""
+    """For each method, the ranks of the passages."""
 
     places: dict[str, np.ndarray]
-    best: list[dict[str, Any]]  # what came first when the first was looked for, by both
+    best: list[dict[str, Any]]  # the first results for the first query, by both
 
 
 def look(echoes: Sequence[Parallel], model: Banyan, tfidf: TfIdf, work: Path) -> Found:
@@ -126,11 +126,11 @@ def by_tfidf(echoes: Sequence[Parallel], tfidf: TfIdf, index: Index) -> list[flo
     return [place_of(echo, (texts[row] for row in rows)) for echo, rows in zip(echoes, best, strict=True)]
 
 
-# --- The whole -------------------------------------------------------------------------------------------------------
+# --- The corpus ------------------------------------------------------------------------------------------------------
 
 
 def overview(corpus: Path, work: Path, most: int = 8) -> dict[str, Any]:
-    """The largest clusters of the corpus, and the largest groups of near-duplicates, two texts of each."""
+    """The largest clusters of the corpus and the largest groups of near-duplicates, with two texts of each."""
     where = f"source LIKE '%{corpus.name}'"
     found = json.loads(banyan("cluster", work / "index", "--where", where, "--json").out)
     groups = found["near_duplicates"]

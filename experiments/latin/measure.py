@@ -1,4 +1,4 @@
-"""Latin, end to end: a model on the four Latin sets, and echoes of Lucan found in Latin literature.
+"""Evaluate a Latin model on the four Latin sets, and search Latin literature for echoes in Lucan.
 
     python -m experiments.latin.measure --model model/ [--work DIR]
 
@@ -34,7 +34,7 @@ from experiments.places import IMAGES, RESULTS
 OUT = RESULTS / "latin.json"
 PICTURE = IMAGES / "latin-echo.svg"
 TESSERAE = "tesserae_lucan1_aeneid_graded.tsv"
-NAMES = {"Banyan": "vectors"}  # of a way in a search
+NAMES = {"Banyan": "vectors"}  # names of methods in a search
 Entry = dict[str, Any]
 Measure = Callable[[np.ndarray, str], Outcome]
 
@@ -43,7 +43,7 @@ Measure = Callable[[np.ndarray, str], Outcome]
 
 
 def entry(told: str, outcomes: dict[str, Outcome]) -> Entry:
-    """One figure of each way, and Banyan's and the search's by how much they are better than TF-IDF."""
+    """The figure of each method, and its difference from TF-IDF."""
     first = next(iter(outcomes.values()))
     figures = {way: _figure(outcome.value, outcome.interval()) for way, outcome in outcomes.items()}
     minus = {way: _figure(*outcomes[way].difference(outcomes["TF-IDF"])) for way in outcomes if way != "TF-IDF"}
@@ -58,7 +58,7 @@ def _figure(value: float, interval: Interval) -> list[float]:
 
 
 def graded(path: Path, ways: dict[str, Score]) -> list[Entry]:
-    """Spearman of what pairs score with the grade: of all, and of the two kinds that the file mixes."""
+    """Spearman between similarity and grade: over all pairs, and over each of the two kinds of pairs in the file."""
     parallels = sets.read_parallels(path)
     parts = {
         "graded parallels, all": parallels,
@@ -124,7 +124,7 @@ def find_echoes(options: argparse.Namespace, model: Banyan, tfidf: TfIdf, work: 
 
 
 def _pairs(sought: Sequence[sets.Parallel], places: dict[str, np.ndarray]) -> list[Entry]:
-    """Each that was looked for, and where it was found; null: not among the first thousand."""
+    """Each echo and its rank by each method; None if it is not among the first thousand."""
     told = []
     for number, one in enumerate(sought):
         found = {way: int(p[number]) if np.isfinite(p[number]) else None for way, p in places.items()}
@@ -149,9 +149,9 @@ def measure(options: argparse.Namespace, work: Path) -> Entry:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, help="a folder that banyan train wrote")
+    parser.add_argument("--model", type=Path, required=True, help="a model folder")
     add_data_option(parser)
-    parser.add_argument("--work", type=Path, help="where the index is kept (default: nowhere)")
+    parser.add_argument("--work", type=Path, help="folder to keep the index in (default: a temporary one)")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--picture", type=Path, default=PICTURE)
     options = parser.parse_args()

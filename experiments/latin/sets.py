@@ -1,6 +1,6 @@
-"""The four Latin sets, and what a way of comparing texts reaches on them.
+"""The four Latin sets, and the methods that score pairs or rank documents on them.
 
-A way scores pairs, or ranks documents for queries; figures and their intervals are made by banyan.evaluate.
+Figures and intervals come from banyan.evaluate.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from banyan.search.searching import Searcher
 from banyan.support.files import write_text
 from experiments.measuring.baselines import Score, TfIdf
 
-DEPTH = 10  # documents of a ranking; what comes after them counts as not found
+DEPTH = 10  # documents of a ranking; those after them count as not found
 WAYS = {"Banyan": "Banyan", "TF-IDF": "TF-IDF of characters", "words": "words (BM25)", "both": "Banyan and words"}
 CHOICES = ("answer", "d1", "d2", "d3")
-Rankings = list[list[int]]  # for each query, documents by their place, best first
+Rankings = list[list[int]]  # for each query, the indices of documents, best first
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------
@@ -41,12 +41,12 @@ def read_table(path: Path, columns: Sequence[str], quotes: bool = False) -> list
     for number, row in enumerate(rows, 2):
         lacking = [column for column in columns if not row.get(column)]
         if lacking:
-            raise BanyanError(f"{path}, row {number}: nothing in {', '.join(lacking)}")
+            raise BanyanError(f"{path}, row {number}: {', '.join(lacking)} is empty")
     return rows
 
 
 class Parallel(NamedTuple):
-    """A passage of Lucan, one of the Aeneid, and how much people thought of it as an echo: 1 to 5."""
+    """A passage of Lucan, one of the Aeneid, and the grade of the echo by human judges, 1 to 5."""
 
     lucan: str
     aeneid: str
@@ -56,7 +56,7 @@ class Parallel(NamedTuple):
 
     @property
     def quoted(self) -> bool:
-        """Taken from a commentary: a few words behind the number of their line, where others are whole sentences."""
+        """Whether it is quoted from a commentary: a few words after a line number, not a whole sentence."""
         return bool(re.search(r"\d", self.lucan + self.aeneid))
 
 
@@ -66,7 +66,7 @@ def read_parallels(path: Path) -> list[Parallel]:
 
 
 def opening(text: str, most: int = 60) -> str:
-    """Whole words, as many as there is room for: results quote, they do not copy."""
+    """The first whole words of a text, up to `most` characters."""
     return text if len(text) <= most else text[:most].rsplit(" ", 1)[0] + " ..."
 
 
@@ -76,7 +76,7 @@ def as_pairs(parallels: Sequence[Parallel]) -> Pairs:
 
 
 class Linked(NamedTuple):
-    """Queries, documents, and for each query the places of the documents that answer it."""
+    """Queries, documents, and for each query the indices of its right documents."""
 
     queries: list[str]
     documents: list[str]
@@ -84,7 +84,7 @@ class Linked(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]]) -> Linked:
-        """Each text stands once, with all that it is linked to."""
+        """From pairs of a query and a document. Each text occurs once, with all its links."""
         documents = list(dict.fromkeys(document for _, document in pairs))
         place = {document: number for number, document in enumerate(documents)}
         right: dict[str, set[int]] = {}
@@ -94,20 +94,20 @@ class Linked(NamedTuple):
 
 
 def read_links(path: Path, first: str, second: str, quotes: bool = False) -> tuple[Linked, Linked]:
-    """From the first column to the second, and back."""
+    """Links from the first column to the second, and from the second to the first."""
     pairs = [(row[first], row[second]) for row in read_table(path, (first, second), quotes)]
     return Linked.of(pairs), Linked.of([(b, a) for a, b in pairs])
 
 
 def read_choices(path: Path) -> Pairs:
-    """Each word with each of the four offered to it, the right one first."""
+    """Each word paired with its four choices, the right one first."""
     rows = read_table(path, ("word", *CHOICES))
     offered = [(row["word"], row[choice], float(choice == CHOICES[0])) for row in rows for choice in CHOICES]
     first, second, score = zip(*offered, strict=True)
     return Pairs(list(first), list(second), np.array(score))
 
 
-# --- Ways ------------------------------------------------------------------------------------------------------------
+# --- Methods ---------------------------------------------------------------------------------------------------------
 
 
 def cosines(model: Banyan) -> Score:
@@ -119,12 +119,12 @@ def cosines(model: Banyan) -> Score:
 
 
 def shortness(pairs: Pairs) -> np.ndarray:
-    """Of no use to anyone; a figure that this reaches too says little."""
+    """Minus the number of words. A score that this reaches too says little about meaning."""
     return np.array([-len(f"{a} {b}".split()) for a, b in zip(pairs.first, pairs.second, strict=True)], float)
 
 
 def best_first(scores: np.ndarray, most: int) -> np.ndarray:
-    """The places of the best in each row; of equal ones the first, equal being what float32 cannot tell apart."""
+    """The columns with the highest scores in each row; ties, after rounding to float32, in their order."""
     return np.argsort(-scores.astype(np.float32), axis=1, kind="stable")[:, :most]
 
 
@@ -133,7 +133,7 @@ def rank_by_tfidf(tfidf: TfIdf, linked: Linked) -> Rankings:
 
 
 def rank_by_search(model: Banyan, linked: Linked, folder: Path) -> dict[str, Rankings]:
-    """By vectors, by words and by both, as `banyan search` does; of an index that is made in the folder."""
+    """Rankings by vectors, by words and by both, as in `banyan search`, from an index made in the folder."""
     folder.mkdir(parents=True)
     texts, made_by = folder / "documents.txt", Maker("model", model.fingerprint(), model.dim)
     write_text(texts, "".join(f"{document}\n" for document in linked.documents))
@@ -152,7 +152,7 @@ def rank_by_search(model: Banyan, linked: Linked, folder: Path) -> dict[str, Ran
 
 
 def first_right(found: Rankings, right: Sequence[set[int]]) -> np.ndarray:
-    """From 1, the place of the first document that is right; infinite where none was found."""
+    """The rank of the first right document, from 1; infinite if none was found."""
     places = []
     for ranking, answers in zip(found, right, strict=True):
         places.append(next((place for place, document in enumerate(ranking, 1) if document in answers), np.inf))
@@ -160,8 +160,7 @@ def first_right(found: Rankings, right: Sequence[set[int]]) -> np.ndarray:
 
 
 def found_within(places: np.ndarray, task: str, most: int) -> Outcome:
-    metric = "first is right" if most == 1 else f"within the first {most}"
-    return Outcome(task, metric, (places <= most).astype(float), percent)
+    return Outcome(task, f"hits@{most}", (places <= most).astype(float), percent)
 
 
 def reciprocal(places: np.ndarray, task: str) -> Outcome:
@@ -173,8 +172,8 @@ def percent(items: np.ndarray) -> float:
 
 
 def chosen(score: Score, choices: Pairs, task: str) -> Outcome:
-    """How often the right one is nearest. Of those that are equally near one is drawn, so the right one has a share."""
+    """How often the right choice is nearest. If k choices are equally near, it counts 1/k."""
     offered = score(choices).astype(np.float32).reshape(-1, len(CHOICES))
     best = offered == offered.max(axis=1, keepdims=True)
-    return Outcome(task, "chosen", best[:, 0] / best.sum(1), percent)
+    return Outcome(task, "accuracy", best[:, 0] / best.sum(1), percent)
 

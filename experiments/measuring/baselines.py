@@ -1,11 +1,11 @@
-"""What needs no learning, on the files that the models are measured on.
+"""Baselines without training, on the evaluation sets of the models.
 
     python -m experiments.measuring.baselines
 
-TF-IDF of character 3- and 4-grams (scikit-learn's char_wb, sublinear, IDF from the first 30,000 lines of the training
-corpus of the language) compared by cosine; Dice's coefficient of character bigrams and of words; and, for the two
-classification sets, always answering the class that is the more frequent in the training data. Figures and intervals
-are made by banyan.evaluate, as those of the models are. Writes experiments/results/baselines.json.
+Cosine of TF-IDF vectors of character 3- and 4-grams (scikit-learn's char_wb, sublinear, IDF from the first 30,000 lines
+of the training corpus of the language); Dice's coefficient of character bigrams and of words; for classification, the
+majority class of the training data. Figures and intervals come from banyan.evaluate, as for the models. Writes
+experiments/results/baselines.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from experiments.records.entries import keep
 
 COMMAND = "python -m experiments.measuring.baselines"
 
-Score = Callable[[Pairs], np.ndarray]  # one similarity for each pair
+Score = Callable[[Pairs], np.ndarray]  # the similarity of each pair
 
 
 # --- The sets --------------------------------------------------------------------------------------------------------
@@ -56,19 +56,19 @@ def methods(data: Path, language: str) -> list[Method]:
 
 
 def spearman(score: Score, pairs: Pairs, task: str) -> Outcome:
-    """To the precision of float32, as banyan.evaluate does it."""
+    """Spearman, with similarities rounded to float32 as in banyan.evaluate."""
     items = np.column_stack([pairs.score, score(pairs).astype(np.float32)])
     return Outcome(task, "spearman", items, rho)
 
 
 def pair_suite(data: Path, suite: str) -> dict[str, Any]:
-    """Spearman of every method on every set of a suite, with the mean."""
+    """Spearman of each method on each set of a suite, and the mean."""
     english = methods(data, "en") if suite != "languages" else None
     rows: list[list[Any]] = []
     by_method: dict[str, list[Outcome]] = {}
     for task in suites.tasks(suite, data):
         if not task.paths:
-            rows.append([task.name, None, f"not measured; {task.missing}"])
+            rows.append([task.name, None, f"not measured: {task.missing}"])
             continue
         pairs = read_pairs(task.paths[0])
         row: list[Any] = [task.name, len(pairs.score)]
@@ -98,7 +98,7 @@ def arguana(data: Path) -> dict[str, Any]:
 
 
 def always(train: Labelled, test: Labelled, task: str) -> list[Outcome]:
-    """Answering the most frequent class of the training data, whatever is asked; F1 of pairs, of class 1."""
+    """Always predict the majority class of the training data. F1, for pairs, is of class 1."""
     answer = np.full(len(test.label), np.bincount(train.label).argmax())
     outcomes = [Outcome(task, "accuracy", (answer == test.label).astype(float), lambda hits: 100 * float(hits.mean()))]
     if test.second is not None:
@@ -116,31 +116,31 @@ def majority(data: Path) -> dict[str, Any]:
 
 
 _TFIDF = (
-    "TF-IDF: character 3- and 4-grams inside words (scikit-learn char_wb), sublinear counts, IDF from the first "
-    f"{IDF_LINES:,} lines of the training corpus of the language; cosine"
+    "TF-IDF: cosine of character 3- and 4-grams inside words (scikit-learn char_wb), sublinear counts, IDF from the "
+    f"first {IDF_LINES:,} lines of the training corpus of the language"
 )
 _DICE = (
-    "Dice: twice the shared items over all items, counted with repeats, lower-cased; bigrams are of characters, "
-    "inside white-space words"
+    "Dice: twice the number of common items over the number of all items, with multiplicity, lower-cased; bigrams are "
+    "of characters inside white-space words"
 )
-_PAIRS = "Spearman's rho × 100 of similarities against people's scores; 95% bootstrap intervals over pairs"
+_PAIRS = "Spearman's ρ × 100 between similarities and human scores; 95% bootstrap intervals over pairs"
 _NOTES = [_PAIRS, _TFIDF, _DICE]
 PARTS: dict[str, tuple[str, Callable[[Path], dict[str, Any]], list[str]]] = {
-    "sts": ("English sentence sets, nothing learnt", lambda data: pair_suite(data, "sts"), _NOTES),
-    "languages": ("Nine languages, nothing learnt", lambda data: pair_suite(data, "languages"), _NOTES),
-    "words": ("Word sets, nothing learnt", lambda data: pair_suite(data, "words"), _NOTES),
-    "retrieval": ("Retrieval, nothing learnt", arguana, [_TFIDF]),
+    "sts": ("English sentence sets", lambda data: pair_suite(data, "sts"), _NOTES),
+    "languages": ("Nine languages", lambda data: pair_suite(data, "languages"), _NOTES),
+    "words": ("Word sets", lambda data: pair_suite(data, "words"), _NOTES),
+    "retrieval": ("Retrieval", arguana, [_TFIDF]),
     "classification": (
-        "Classification by the majority class",
+        "Classification: majority class",
         majority,
-        ["The class that is the most frequent in the training data is answered always; MRPC: F1 of 'paraphrase'"],
+        ["Always predicts the most frequent class of the training data; MRPC: F1 of class 'paraphrase'"],
     ),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="all of them without")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     add_data_option(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "baselines.json")
     options = parser.parse_args()

@@ -1,10 +1,10 @@
-"""What smaller vectors cost: a model's scores with fewer dimensions, as int8 and as bits.
+"""The scores of a model with fewer dimensions, with int8 vectors and with binary vectors.
 
     python -m experiments.measuring.compact model/
     python -m experiments.measuring.compact weights/banyan-0.npz --suite sts
 
-A column is the mean over the sets of a group. Similarity is the cosine; of bits, 1 - 2·h / dimensions for a Hamming
-distance h. Adds the table to experiments/results/compact.json. What one of them costs on each set, with its interval:
+Each column is the mean over the sets of a group. Similarity is the cosine or, for bits, 1 - 2h / dimensions with the
+Hamming distance h. Adds a table to experiments/results/compact.json. For the loss on each set, with its interval, use
 banyan eval model/ --precision int8 --truncate-dim 128 --against model/ --suite dev --data DIR.
 """
 
@@ -24,8 +24,8 @@ from experiments.places import RESULTS
 from experiments.records.entries import keep
 from experiments.training.weights import load
 
-HALVINGS = 4  # of the dimensions: 256, 128, 64, 32
-METRICS = ("spearman", "nDCG@10", "accuracy")  # one of each kind of set
+HALVINGS = 4  # numbers of dimensions: 256, 128, 64, 32
+METRICS = ("spearman", "nDCG@10", "accuracy")  # one for each kind of set
 
 
 def forms(dim: int) -> list[Form]:
@@ -33,7 +33,7 @@ def forms(dim: int) -> list[Form]:
 
 
 def scores(model: Banyan, form: Form, tasks: Sequence[suites.Task]) -> dict[str, float]:
-    """The mean of each group of sets, by its name and measure."""
+    """The mean over each group of sets, by group and measure."""
     found: dict[str, list[float]] = {}
     for task in tasks:
         for row in suites.measure(comparable(model, form), task):
@@ -56,13 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("model", help="a folder, or an .npz of weights beside its tokenizer.json")
     add_data_option(parser)
     parser.add_argument("--suite", default="dev", choices=suites.SUITES, help="default: dev")
-    parser.add_argument("--languages", nargs="+", default=[], metavar="LANG", help="of the suites languages and dev")
+    parser.add_argument("--languages", nargs="+", default=[], metavar="LANG", help="for the suites languages and dev")
     parser.add_argument("--out", type=Path, default=RESULTS / "compact.json")
     options = parser.parse_args(arguments)
     tasks = suites.tasks(options.suite, options.data, options.languages)
     name = Path(options.model).stem
     entry = {
-        "title": f"Smaller vectors of {name}, {options.suite}",
+        "title": f"Smaller vectors: {name}, suite {options.suite}",
         **table(load(options.model), tasks),
         "notes": [f"{task.name}: {task.missing}" for task in tasks if task.missing],
         "command": f"python -m experiments.measuring.compact {options.model} --suite {options.suite}",

@@ -1,9 +1,9 @@
-"""Do two groups of training runs differ? Their last epochs, seed by seed, with the 95% interval of the difference.
+"""Compare two groups of training runs: the figures of their last epochs, with 95% intervals of the differences.
 
     python -m experiments.measuring.compare_runs cpu0 cpu1 cpu2 --against gpu0 gpu1 gpu2 [--json FILE]
 
-Each run is a model folder, or a metrics.jsonl. Runs are paired in the order given (same seed beside same seed); the
-interval is Student's, of the mean of the paired differences.
+Each run is a model folder or a metrics.jsonl. Runs are paired in the given order (by seed); the interval is Student's t
+interval of the mean of the paired differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def last_epoch(run: Path) -> dict[str, float]:
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
-    """Of the means of pairs, with the half-width of its 95% interval."""
+    """The mean of the paired differences, and the half-width of its 95% interval."""
     paired = b - a
     half = stats.t.ppf(0.975, len(paired) - 1) * paired.std(ddof=1) / np.sqrt(len(paired))
     return {"difference": float(paired.mean()), "half_width_95": float(half)}
@@ -46,10 +46,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--against", nargs="+", type=Path, required=True)
-    parser.add_argument("--json", type=Path, help="also write the figures there")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args()
     if len(options.runs) != len(options.against) or len(options.runs) < 2:
-        parser.error("as many runs on one side as on the other are needed, and at least two")
+        parser.error("both sides need the same number of runs, at least two")
     rows = compare(options.runs, options.against)
     table = Table()
     for column in ("figure", "these", "those", "difference, 95% interval"):

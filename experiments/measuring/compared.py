@@ -1,16 +1,19 @@
-"""What a system that Banyan is compared with scores, and what it costs, on this machine's CPU.
+"""Measure the scores and the cost of a system that Banyan is compared with, on the CPU of this machine.
 
     python -m experiments.measuring.compared NAME FOLDER [--language en] [--beside MODEL]
-                                   [--only scores|cost] [--device cuda]
+                                             [--only scores|cost] [--device cuda]
 
-FOLDER is what `banyan baseline` or `banyan train` wrote. English is measured on the suites sts, words and
-classification and on ArguAna, another language on its own test set. Sentences a second are from strings; --beside has
-a Banyan model encode the same sentences turn by turn, so that the ratio means something where the machine does other
-work too. Threads are BANYAN_THREADS. --only leaves one half out: scores may come from a machine with a GPU (--device,
-for transformers), costs from this one. --trained SECONDS is what `time` told of the training, for a folder that does
-not know. Writes NAME-LANGUAGE.json into experiments/results/compared, -sSEED behind it for a seed other than 0, -cost
-for costs alone, and skips what is there. `python -m experiments.figures.compared` draws, `python -m experiments.pages`
-writes the tables.
+FOLDER is the output of `banyan baseline` or `banyan train`. English systems are evaluated on the suites sts, words and
+classification and on ArguAna, systems of other languages on the test set of the language.
+
+Sentences per second are measured from strings, with BANYAN_THREADS threads. With --beside, a Banyan model encodes the
+same sentences in alternation, so that the ratio is meaningful on a busy machine. With --only, scores can come from a
+machine with a GPU (--device, for transformers) and costs from this one. --trained gives the training time of a folder
+that does not record it.
+
+Writes NAME-LANGUAGE.json to experiments/results/compared, with the suffix -sSEED for a seed other than 0 and -cost for
+costs only; an existing record is kept. `python -m experiments.figures.compared` then draws the picture, and `python -m
+experiments.pages` writes the tables.
 """
 
 from __future__ import annotations
@@ -41,17 +44,17 @@ from experiments.places import RESULTS, ROOT
 
 OUT = RESULTS / "compared"
 ENGLISH, ENGLISH_SUITES = "en", ("sts", "words", "classification")
-SENTENCES = 4096  # of held-out text, that encoding is timed on
-WARM = 64  # of them beforehand: kernels are compiled, or read from their cache
-TURNS, ENOUGH = 7, 60.0  # of each, or so many seconds in all
-NO_NEWS = ("losses",)  # of what a folder says of its training, what is too long for a record
+SENTENCES = 4096  # of held-out text, to time encoding
+WARM = 64  # sentences encoded before timing, to compile kernels or load them from the cache
+TURNS, ENOUGH = 7, 60.0  # repetitions, or seconds after which no further one starts
+LEFT_OUT = ("losses",)  # notes of a folder that are too long for a record
 
 Work = Callable[[Sequence[str]], Any]
 
 
 def cost(folder: Path, data: Path, language: str, beside: Path | None) -> dict[str, Any]:
     lines = corpus_lines(data, language, "dev", SENTENCES)
-    memory = peak_memory(folder, lines)  # first: a child's peak counts what its parent holds when it is started
+    memory = peak_memory(folder, lines)  # first, because the peak of a child includes what its parent holds at the fork
     return {
         "bytes": size(folder),
         "peak_memory_bytes": memory,
@@ -70,12 +73,12 @@ def loaded(folder: Path, device: str = "cpu") -> Any:
 
 
 def said(folder: Path) -> dict[str, Any]:
-    """What the folder says of how it was made."""
+    """How the folder was made, from its manifest or settings."""
     if not baselines.is_baseline(folder):
         config = Config.from_file(folder / SETTINGS)
         return {"name": "banyan", "settings": {"preset": config.preset, "seed": config.seed}}
     manifest = folders.read(folder)
-    about = {key: value for key, value in manifest.about.items() if key not in NO_NEWS}
+    about = {key: value for key, value in manifest.about.items() if key not in LEFT_OUT}
     return {"name": manifest.name, "settings": manifest.settings, "source": manifest.source, "about": about}
 
 
@@ -90,7 +93,7 @@ def tasks(data: Path, language: str) -> list[Task]:
 
 
 def figures(model: Any, wanted: Sequence[Task]) -> list[dict[str, Any]]:
-    """Each figure and the mean of a suite, with 95% intervals; why there is none, where there is none."""
+    """Figures of each set and means of suites, with 95% intervals. A missing figure has a note that says why."""
     measurable = getattr(model, "encode", model)
     rows = [row for task in wanted for row in suites.measure(measurable, task)]
     found = []
@@ -105,7 +108,7 @@ def figures(model: Any, wanted: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def size(folder: Path) -> int | None:
-    """Bytes of all files; of one that loads what others made, where that is a folder."""
+    """Bytes of all files; of the source, if the folder only points to a model; None if that is not a folder."""
     source = folders.read(folder).source if baselines.is_baseline(folder) else None
     place = Path(source) if source is not None else folder
     if not place.is_dir():
@@ -114,31 +117,32 @@ def size(folder: Path) -> int | None:
 
 
 def peak_memory(folder: Path, lines: Sequence[str]) -> int:
-    """Bytes of a process that does nothing but load the folder and encode."""
+    """Peak memory in bytes of a process that only loads the folder and encodes."""
     program = f"from experiments.measuring import compared; compared.tell_peak({str(folder.resolve())!r})"
     child = subprocess.run(
         [sys.executable, "-c", program],
         input="\n".join(lines), capture_output=True, text=True, encoding="utf-8", cwd=ROOT,
     )  # fmt: skip
     if child.returncode:
-        raise BanyanError(f"{folder} cannot be loaded and used in a process of its own: {child.stderr.strip()}")
+        raise BanyanError(f"a process that loads {folder} and encodes has failed: {child.stderr.strip()}")
     return int(child.stdout)
 
 
 def tell_peak(folder: str) -> None:
+    """Encode the lines of standard input and print the peak memory."""
     work_of(loaded(Path(folder)))(sys.stdin.read().split("\n"))
     print(folders.peak_memory())
 
 
 def work_of(model: Any) -> Work:
-    """What is timed: to encode; where there are no vectors, to compare one half of the sentences with the other."""
+    """What is timed: encoding or, for a system without vectors, comparing one half of the sentences with the other."""
     if hasattr(model, "encode"):
         return model.encode
     return lambda lines: model.similarity(lines[: len(lines) // 2], lines[len(lines) // 2 : len(lines) // 2 * 2])
 
 
 def speed(work: Work, lines: Sequence[str], beside: Path | None) -> dict[str, Any]:
-    """Sentences a second, the fastest turn of each; their ratio, the median of all turns."""
+    """Sentences per second of the fastest repetition, and the median ratio to the model beside."""
     works = [work, *([] if beside is None else [Banyan.from_pretrained(beside).encode])]
     for one in works:
         one(lines[:WARM])
@@ -174,9 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     made = said(options.folder)
-    path = options.out / f"{options.name}-{options.language}{behind(made, options.only)}.json"
+    path = options.out / f"{options.name}-{options.language}{suffix(made, options.only)}.json"
     if path.exists():
-        print(f"{path.name} is there already")
+        print(f"{path.name} exists already")
         return
     seconds = made.get("about", {}).get("seconds", options.trained)
     record = {"name": options.name, "language": options.language, "folder": options.folder.name, "made": made}
@@ -190,8 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"wrote {path}")
 
 
-def behind(made: dict[str, Any], only: str | None) -> str:
-    """What follows NAME-LANGUAGE in the name of a record."""
+def suffix(made: dict[str, Any], only: str | None) -> str:
+    """The suffix of a record's name, after NAME-LANGUAGE."""
     seed = made["settings"].get("seed", 0)
     return (f"-s{seed}" if seed else "") + ("-cost" if only == "cost" else "")
 

@@ -12,7 +12,7 @@ from banyan.model.graph import Forest, Graph, with_sublinear_tf
 
 
 def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Forest:
-    """The trees of the first n texts that training would keep, by their number of pieces."""
+    """The trees of the first n texts whose number of pieces is in the range for training."""
     from banyan.backends import _numba
 
     tokens, offsets = model.tokenizer.encode(texts)
@@ -21,7 +21,7 @@ def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Fore
     lengths = np.diff(offsets)
     kept = np.flatnonzero((lengths >= model.config.min_pieces) & (lengths <= model.config.max_pieces))[:n]
     if n is not None and len(kept) < n:
-        raise BanyanError(f"of {len(texts)} lines only {len(kept)} are of a length to train on; {n} are needed")
+        raise BanyanError(f"only {len(kept)} of {len(texts)} lines have a length to train on; {n} are needed")
     tokens = np.concatenate([tokens[offsets[i] : offsets[i + 1]] for i in kept]).astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
     f, structure = model.functions, model.config.structure
@@ -29,7 +29,7 @@ def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Fore
 
 
 def part(forest: Forest, start: int, end: int) -> Forest:
-    """Sentences start..end, as a forest of their own."""
+    """The sentences start..end as a forest."""
     first, last = int(forest.offsets[start]), int(forest.offsets[end])
     first_merge, last_merge = forest.merge_offsets[[start, end]]
     T = len(forest.tokens)
@@ -39,7 +39,7 @@ def part(forest: Forest, start: int, end: int) -> Forest:
 
 
 def select(forest: Forest, sentences: Sequence[int] | np.ndarray) -> Forest:
-    """These sentences, in this order, as a forest of their own."""
+    """The given sentences, in this order, as a forest."""
     alone = [part(forest, sentence, sentence + 1) for sentence in sentences]
     offsets = np.concatenate([[0], np.cumsum([len(one.tokens) for one in alone])]).astype(np.int64)
     T, children = offsets[-1], []
@@ -51,7 +51,7 @@ def select(forest: Forest, sentences: Sequence[int] | np.ndarray) -> Forest:
 
 
 def up_and_down(model: Banyan, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Both embeddings of every node [N, E], without dropout."""
+    """The up and down embeddings of all nodes [N, E], without dropout."""
     from banyan.backends import _numba
 
     up = _numba.up_pass(graph, model.embedding[graph.token], model.functions)

@@ -1,9 +1,10 @@
-"""Is one preset better than another, and than TF-IDF, set by set? Paired intervals, from weights that were kept.
+"""Differences between preset default, preset paper and TF-IDF on each set, with paired bootstrap intervals.
 
     python -m experiments.measuring.paired --work work --weights weights
 
-WEIGHTS holds what `reproduce.py --keep-weights` wrote: default-0.npz and banyan-0.npz, and of a language, say Hausa,
-default-ha-0.npz and ha-0.npz; WORK the tokenizers they were trained with. Writes experiments/results/paired.json.
+The folder --weights holds the output of `reproduce.py --keep-weights`: default-0.npz and banyan-0.npz, and for each
+language, such as Hausa, default-ha-0.npz and ha-0.npz. The folder --work holds their tokenizers. Writes
+experiments/results/paired.json.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from experiments.training.prepared import name_of
 from experiments.training.weights import kept
 
 COMMAND = "python -m experiments.measuring.paired --work WORK --weights WEIGHTS"
-SUITES = ("sts", "words", "languages")
+TITLES = {"sts": "Paired: sentences", "words": "Paired: words", "languages": "Paired: languages"}
 NOTES = [
-    "Spearman's rho × 100 of seed 0; differences with 95% bootstrap intervals, both systems on the same pairs",
-    "weights were stored in float16",
+    "Spearman's ρ × 100, seed 0; differences have 95% bootstrap intervals over pairs, paired between the two systems",
+    "Weights were stored in float16",
 ]
 
 
 def model_of(path: Path, language: str, work: Path) -> Banyan | None:
-    """The model whose weights were kept there, if they were."""
+    """The model with these weights, if they were kept."""
     if not path.exists():
         return None
     config, weights = kept(path)
@@ -44,7 +45,7 @@ def model_of(path: Path, language: str, work: Path) -> Banyan | None:
 
 
 def rows_of(suite: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A row for each set, and one for their mean."""
+    """A row for each set, and one for the mean."""
     found: dict[str, list[Outcome]] = {"default": [], "paper": [], "TF-IDF": []}
     for task in suites.tasks(suite, options.data):
         language = task.name if task.name in LANGUAGES else "en"
@@ -82,14 +83,15 @@ def _told(value: float, interval: Interval) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", choices=[[], *SUITES], help="all of them without")
+    parser.add_argument("suites", nargs="*", choices=[[], *TITLES], help="default: all")
     add_data_option(parser)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=RESULTS / "paired.json")
     options = parser.parse_args()
-    for suite in options.suites or SUITES:
-        keep(options.out, suite, {"title": suite, **rows_of(suite, options), "notes": NOTES, "command": COMMAND})
+    for suite in options.suites or TITLES:
+        entry = {"title": TITLES[suite], **rows_of(suite, options), "notes": NOTES, "command": COMMAND}
+        keep(options.out, suite, entry)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What is found in an index by vectors, by words and by both: nDCG@10 in BEIR's layout, through the index itself.
+"""nDCG@10 of an index on a BEIR data set: by vectors, by words, and by several ways to combine them.
 
     python -m experiments.measuring.search model/ $BANYAN_DATA/beir/arguana.tar.xz [--language English]
 
-The document with the query's own id, and those with its text, are left out, as `banyan eval` does.
+Documents with the id or the text of the query are left out, as in `banyan eval`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from banyan.search.index import Index, Maker, unit
 from banyan.search.searching import DEPTH
 
 CUT = 10
-RANK = 60  # of reciprocal rank fusion, as Cormack, Clarke and Büttcher (2009) have it
+RANK = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)
 Ranking = list[tuple[str, float]]  # document ids and scores, best first
 
 
@@ -41,11 +41,11 @@ def build(folder: Path, model: Banyan, data: Beir, language: str | None) -> Inde
 
 
 class Found(NamedTuple):
-    """What an index has for one query, without the query itself."""
+    """The rankings for one query, without the query itself."""
 
     near: Ranking
     words: Ranking
-    cosines: dict[str, float]  # of all of them
+    cosines: dict[str, float]  # of all documents in either ranking
 
 
 def search(index: Index, model: Banyan, data: Beir) -> list[Found]:
@@ -74,7 +74,7 @@ def reciprocal(found: Found) -> dict[str, float]:
 
 
 def stretched(found: Found) -> dict[str, float]:
-    """The scores of each ranking brought between 0 and 1."""
+    """Sum of the scores, each ranking scaled to 0..1."""
     scores: dict[str, float] = {}
     for ranking in (found.near, found.words):
         for document, score in ranking:
@@ -84,7 +84,7 @@ def stretched(found: Found) -> dict[str, float]:
 
 
 def weighted(weight: float, found: Found) -> dict[str, float]:
-    """As banyan.search.searching.fused, where the weight is a half."""
+    """Weighted mean of cosine and scaled BM25; banyan.search.searching.fused has weight 0.5."""
     bm25 = dict(found.words)
     most = max(bm25.values(), default=0.0) or 1.0
     return {name: weight * cosine + (1 - weight) * bm25.get(name, 0.0) / most for name, cosine in found.cosines.items()}
@@ -94,7 +94,7 @@ WAYS: dict[str, Callable[[Found], dict[str, float]]] = {
     "vectors": lambda found: dict(found.near),
     "words (BM25)": lambda found: dict(found.words),
     "both, reciprocal ranks": reciprocal,
-    "both, scores stretched to 0..1": stretched,
+    "both, scores scaled to 0..1": stretched,
     "both, cosine × 0.3 + share of best BM25 × 0.7": partial(weighted, 0.3),
     "both, cosine × 0.4 + share of best BM25 × 0.6": partial(weighted, 0.4),
     "both, the mean of the two (banyan search)": partial(weighted, 0.5),
@@ -116,8 +116,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("beir")
-    parser.add_argument("--language", help="of stems and stop words")
-    parser.add_argument("--queries", type=int, help="the first so many only")
+    parser.add_argument("--language", help="language of stems and stop words")
+    parser.add_argument("--queries", type=int, help="use only the first N queries", metavar="N")
     options = parser.parse_args()
     model, data = Banyan.from_pretrained(options.model), read_beir(options.beir)
     if options.queries:

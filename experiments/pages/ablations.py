@@ -1,4 +1,4 @@
-"""The ablations and the controls."""
+"""The sections of RESULTS.md about ablations and about controls without induced trees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.pages.markdown import listed, section, table
 from experiments.pages.tables import Beside, score_check, verdict
-from experiments.records.estimates import CLEAR, Estimate, difference, paper_told
+from experiments.records.estimates import CLEAR, NOT_RUN, Estimate, difference, paper_told
 from experiments.records.material import Material
 from experiments.records.sets import SPEARMAN, STS
 from experiments.training.runs import EXPERIMENTS, STRUCTURES
@@ -44,10 +44,10 @@ def ablations(material: Material) -> str:
     said = [f"- {verdict(compared)[:1].upper()}{verdict(compared)[1:]}"]
     said += [score_check(check) for check in material.paper["scores"]["ablations"] if not check["agrees"]]
     said.append(
-        "- The paper does not say which optimiser its mixed rows used. Ours keep that of their objective: contrastive "
-        "ones Self-StrAE's, cross-entropy Banyan's. Both (half contrastive over inner nodes, half cross-entropy over "
-        "leaves): Self-StrAE's, at the rate that its authors' instructions give for it. (In entangled trees, leaf "
-        "dropout is of leaf types.)"
+        "- The paper does not say which optimiser it used for mixed rows. Ours use the optimiser of their objective: "
+        "that of Self-StrAE for the contrastive objective, that of Banyan for cross-entropy. \"Both\" (half "
+        "contrastive over inner nodes, half cross-entropy over leaves) uses that of Self-StrAE, with the learning "
+        "rate of its authors' instructions. In entangled trees, leaf dropout applies to leaf types."
     )
     told = (said_of(material) for said_of in (_counted_once, _false_negatives, _faster, _both))
     said += [line for line in told if line]
@@ -56,15 +56,15 @@ def ablations(material: Material) -> str:
         "6. Ablations",
         table(columns, rows),
         "\n".join(said),
-        "What each change brings to the score, all else equal:",
+        "The effect of each change on the score, all else equal:",
         _changes(material),
-        "Each set, ours (the paper's in brackets):",
+        "Each set, ours (paper in brackets):",
         table(["model", *STS], details),
     )
 
 
 def _counted_once(material: Material) -> str:
-    """How much of what entangling brings is that each distinct token counts once in the loss."""
+    """How much of the gain of entangling comes from counting each distinct token once in the loss."""
     plain, once, entangled = (
         material.records.score(run, "sts") for run in ("plain-diagonal-ce", "plain-diagonal-ce-tokens", "banyan")
     )
@@ -72,32 +72,32 @@ def _counted_once(material: Material) -> str:
         return ""
     whole, part = entangled.mean - plain.mean, once.mean - plain.mean
     told = (
-        f"- With diagonal functions and cross-entropy, entangling brings {whole:+.2f}. Plain trees whose loss counts "
-        f"each distinct token of the batch once, as that of entangled trees does, bring {part:+.2f}"
+        f"- With diagonal functions and cross-entropy, entangling gains {whole:+.2f}. Plain trees with a loss that "
+        f"counts each distinct token of the batch once, as in entangled trees, gain {part:+.2f}"
     )
-    weighs = ": nearly all that entangling does for quality is to weigh tokens" if part > 0.8 * whole else ""
-    return f"{told}{weighs}."
+    reason = ": nearly all of the gain in quality comes from the weights of tokens in the loss"
+    return f"{told}{reason if part > 0.8 * whole else ''}."
 
 
 def _false_negatives(material: Material) -> str:
-    """What may lie behind plain contrastive rows far below the paper's."""
+    """A possible reason why contrastive rows with plain trees are far below the paper."""
     runs = [run for run in ("self-strae", "plain-diagonal-contrastive") if material.records[run]]
     if not runs:
         return ""
     training = material.records[runs[0]][0]["training"]
     a_step = training["tokens"] / training["steps"]
     return (
-        "- Contrastive rows in plain trees: loss and gradients are those of a plain autograd version "
-        "(tests/backends/test_combinations.py), and the settings those of the authors' program, but for which half of "
-        "a linear decomposition goes to which child (theirs: by age, ours: by side). There every copy of a token is "
-        f"a false negative of the others, and our sentences have {training['tokens'] / training['sentences']:.1f} "
-        f"pieces, so that a step holds {a_step:,.0f}. We have not found out what else lies between these rows and the "
-        "paper's."
+        "- Contrastive rows with plain trees: loss and gradients agree with a plain autograd version "
+        "(tests/backends/test_combinations.py), and the settings with those of the authors' program, except that a "
+        "linear decomposition assigns its halves to children by side (in the authors' program by age). In plain trees "
+        "every copy of a token is a false negative of the others. Our sentences have "
+        f"{training['tokens'] / training['sentences']:.1f} pieces on average, and a step has {a_step:,.0f}. We know no "
+        "other reason for the difference from the paper."
     )
 
 
 def _faster(material: Material) -> str:
-    """Does a higher rate explain Self-StrAE's distance?"""
+    """Whether the learning rate explains the distance of Self-StrAE from the paper."""
     records = material.records
     usual, fast = (records.score(run, "sts") for run in ("self-strae", "self-strae-fast"))
     paper = material.cell("ablations", ABLATIONS["self-strae"] or "", "Score")
@@ -107,10 +107,10 @@ def _faster(material: Material) -> str:
     gain, lacking = fast.mean - usual.mean, paper["mean"] - usual.mean
     losses = [run["training"]["train_loss"] for run in (fast_run, slow_run)]
     return (
-        f"- Self-StrAE's learning rate {'does not explain' if gain < lacking / 2 else 'may explain'} its distance: "
-        f"with {fast_run['settings']['lr'] / slow_run['settings']['lr']:.0f} times the rate, for "
-        f"{fast_run['settings']['epochs']} epochs, it scores {fast.told()}, {gain:+.2f} of the {lacking:.2f} that are "
-        f"lacking. Its training loss ends at {losses[0]:.2f}, with the usual rate at {losses[1]:.2f}."
+        f"- The learning rate {'does not explain' if gain < lacking / 2 else 'may explain'} why Self-StrAE is below "
+        f"the paper: with {fast_run['settings']['lr'] / slow_run['settings']['lr']:.0f} times the rate, for "
+        f"{fast_run['settings']['epochs']} epochs, it scores {fast.told()}, a gain of {gain:.2f} of the missing "
+        f"{lacking:.2f} points. The final training loss is {losses[0]:.2f}, with the usual rate {losses[1]:.2f}."
     )
 
 
@@ -121,8 +121,8 @@ def _both(material: Material) -> str:
         return ""
     epochs = EXPERIMENTS["self-strae-fast"].config(0).epochs
     return (
-        f"- Self-StrAE with both objectives: {both.mean - usual.mean:+.2f} against the contrastive one alone, "
-        f"{both.mean - fast.mean:+.2f} against it at the same rate (for {epochs} epochs)."
+        f"- Self-StrAE with both objectives: {both.mean - usual.mean:+.2f} compared with the contrastive objective "
+        f"alone, {both.mean - fast.mean:+.2f} compared with it at the same learning rate (for {epochs} epochs)."
     )
 
 
@@ -146,7 +146,7 @@ def _set(material: Material, run: str, row: str | None, column: str, task: str) 
 
 
 def _changes(material: Material) -> str:
-    """The score of a row minus that of the one that differs from it in one thing."""
+    """Differences between rows that differ in one respect."""
     found = {tuple(_kinds(run)): run for run in ABLATIONS}
     rows = []
     for change, (kind, before, after) in CHANGES.items():
@@ -164,7 +164,7 @@ def _gain(material: Material, run: str, other: str) -> list[str]:
     rows = ABLATIONS[run], ABLATIONS[other]
     cells = [material.cell("ablations", row, "Score") if row else None for row in rows]
     paper = f"{cells[1]['mean'] - cells[0]['mean']:+.2f}" if cells[0] and cells[1] else "not in the paper"
-    return [paper, f"{b.mean - a.mean:+.2f}" if a.values and b.values else "not run yet"]
+    return [paper, f"{b.mean - a.mean:+.2f}" if a.values and b.values else NOT_RUN]
 
 
 def controls(material: Material) -> str:
@@ -183,36 +183,40 @@ def controls(material: Material) -> str:
             kinds[_apart(trained, base)].append(f"{told} ({apart})")
     columns = ["structure", "sentences, trained", "minus Banyan", "words, trained"]
     columns += ["sentences, untrained", "words, untrained"]
-    said = ["Controls that the paper lacks: the same corpus, objective and optimiser, with trees that ask no vector."]
+    said = (
+        "Controls that are not in the paper: the same corpus, objective and optimiser, with trees that do not depend "
+        "on vectors."
+    )
     without = {told: records.score(f"{run}-untrained", "sts") for told, run in names.items()}
     return section(
-        "11. Does structure earn its keep?", *said, table(columns, rows), "\n".join(_conclusion(kinds, without))
+        "11. Does structure earn its keep?", said, table(columns, rows), "\n".join(_conclusion(kinds, without))
     )
 
 
 def _conclusion(kinds: dict[int, list[str]], untrained: dict[str, Estimate]) -> list[str]:
-    """Of the controls above Banyan (1), near it (0) and below it (-1)."""
+    """Sentences about the controls that are above Banyan (1), not significantly different (0) and below (-1)."""
     said = []
-    for kind, words in ((1, "clearly behind"), (0, "not clearly ahead of")):
+    words = {1: "significantly worse than", 0: "not significantly better than", -1: "significantly better than"}
+    for kind, how in words.items():
         if kinds[kind]:
-            told = f"- Induced trees are {words} {listed(kinds[kind])}"
-            said.append(f"{told}: against these they do not earn their keep on the English sentence sets.")
-    if kinds[-1]:
-        said.append(f"- Induced trees are clearly ahead of {listed(kinds[-1])}.")
+            said.append(f"- On the English sentence sets, induced trees are {how} {listed(kinds[kind])}.")
     if all(one.values for one in untrained.values()):
         best = max(untrained, key=lambda told: untrained[told].mean)
-        said.append(f"- Untrained, the best on sentences is {best}: {untrained[best].mean:.2f}.")
+        said.append(f"- Without training, the best on sentences is {best}: {untrained[best].mean:.2f}.")
     if any(kinds.values()):
         said.append(
-            "- In brackets: the control minus Banyan. Clearly: by more than two standard deviations of the difference "
-            "over seeds; a control of one seed is taken to vary as Banyan does. All were measured on the same sets."
+            "- In brackets: the control minus Banyan. Significant: by more than two standard deviations of the "
+            "difference between seeds; a control with one seed is assumed to vary as much as Banyan."
         )
     return said
 
 
 def _apart(control: Estimate, base: Estimate) -> int:
-    """-1 below Banyan, 1 above, 0 neither: by two deviations of the difference over seeds; of one seed each, by the
-    bootstrap interval of Banyan's."""
+    """1 if the control is significantly above Banyan, -1 if below, 0 if neither.
+
+    The limit is two standard deviations of the difference between seeds or, if both have one seed, the bootstrap
+    interval of Banyan.
+    """
     difference_ = control.mean - base.mean
     if base.sd is None:
         low, high = (base.mean if end is None else end for end in (base.low, base.high))

@@ -11,6 +11,7 @@ from experiments.pages.markdown import listed, section, table
 from experiments.records.material import Material
 from experiments.records.sets import NAMES, STS, WORDS
 from experiments.records.systems import CLASSIFICATION, PRESETS, SYSTEMS, Compared, Figure, Measured, System
+from experiments.training.runs import EXPERIMENTS
 
 NOT_MEASURED = "not measured"
 BY_OTHERS = "by others"
@@ -18,7 +19,7 @@ PAPER_STEPS = {"roberta": 200_000}
 MEASURES = {"sts": "sentences, mean of 8", "words": "words, mean of 3", "arguana": "ArguAna, nDCG@10",
             "languages": "nine languages, mean"}  # fmt: skip
 SETS = {**STS, **WORDS}
-COSTS = ("time to train", "memory to train, MB", "memory to encode, MB", "sentences a second, `default` = 1",
+COSTS = ("time to train", "memory to train, MB", "memory to encode, MB", "sentences/s relative to `default`",
          "on disk, MB")  # fmt: skip
 
 
@@ -30,24 +31,24 @@ def compared(material: Material, folder: Path) -> str:
     parts += ["### Cost", _costs(every), _bullets(_of_costs(every))]
     parts += ["### Classification", _classification(every), CLASSIFIED]
     parts += ["### Each set", _each(every, SETS.values(), SETS), "### Each language", _languages(every)]
-    return section("14. Which of these should I use?", *parts, "### What would fill the cells", _commands(every))
+    return section("14. Which of these should I use?", *parts, "### Commands for the missing figures", _commands(every))
 
 
 def _how(every: Compared) -> str:
     told = (
-        "Spearman's ρ × 100 and nDCG@10 × 100 on the test sets, by which nothing was chosen. **(paper)** marks a "
-        "figure of the paper's, for a system that was not run here: other text, other hands."
+        "Spearman's ρ × 100 and nDCG@10 × 100 on the test sets; no setting was chosen on them. **(paper)** marks the "
+        "paper's figure for a system that was not run here; its training text differs."
     )
     groups = {"in English": [of for of in (*MEASURES, *SETS.values(), *CLASSIFICATION) if of != "languages"],
               "in the languages": [*LANGUAGES, "languages"]}  # fmt: skip
     several = {where: listed(_several(every, wanted)) for where, wanted in groups.items()}
-    kinds = [f"{where} of {some}" for where, some in several.items() if some]
-    means = f" A figure is the mean over seeds {'; '.join(kinds)}; all others are of one seed." if kinds else ""
-    return told + (means or " Each is of one seed.")
+    kinds = [f"{where} for {some}" for where, some in several.items() if some]
+    means = f" Figures are means over seeds {'; '.join(kinds)}; all others are from one seed." if kinds else ""
+    return told + (means or " Each figure is from one seed.")
 
 
 def _several(every: Compared, wanted: Sequence[str]) -> list[str]:
-    """Who has more than one seed, and how many."""
+    """The systems with more than one seed, with the number of seeds."""
     told = []
     for system in SYSTEMS:
         counts = {figure.seeds for of in wanted if (figure := every.ours(system, of))}
@@ -63,7 +64,7 @@ def _bullets(lines: Iterable[str]) -> str:
 
 # --- Quality ---------------------------------------------------------------------------------------------------------
 
-CLASSIFIED = "A small network on frozen vectors, as in 3: for those that have vectors."
+CLASSIFIED = "A small network on frozen vectors, as in section 3. Systems without vectors are left out."
 
 
 def _quality(every: Compared) -> str:
@@ -79,15 +80,15 @@ def _told(figure: Figure | None) -> str:
 
 
 def _dimensions(every: Compared, system: System) -> str:
-    if runs := every.runs(system):
-        return str(runs[0]["settings"]["dim"] + runs[0]["settings"].get("lexical_dim", 0))
+    if every.runs(system):
+        return str(EXPERIMENTS[system.run].config(0).embedding_dim)
     found = every.of(system).all
     return str(found["dimensions"] or "no vectors") if "dimensions" in found else NOT_MEASURED
 
 
 def _text(every: Compared, system: System) -> str:
     if runs := every.runs(system):
-        return f"{runs[0]['training']['sentences'] / 1e6:.1f}M sentences, repeats counted"
+        return f"{runs[0]['training']['sentences'] / 1e6:.1f}M sentences, counting epochs"
     measured = every.of(system)
     if not measured.records:
         return (f"{system.text} (paper)" if system.paper else system.text) or NOT_MEASURED
@@ -102,12 +103,12 @@ def _own_text(measured: Measured) -> str:
     if "tokens" in about:
         return f"{about['tokens'] / 1e6:.1f}M words"
     if lines := about.get("texts", measured.settings.get("lines")):
-        return f"{lines:,} sentences, counted"
+        return f"{lines:,} sentences (counts)"
     return "nothing" if measured.all["made"]["name"] == "dice" else NOT_MEASURED
 
 
 def _steps(every: Compared, system: System, language: str = "en") -> str:
-    """Of a transformer, how far it came."""
+    """The training steps of a transformer."""
     steps, before = every.of(system, language).about.get("steps"), every.steps_before(system, language)
     if steps is None:
         return ""
@@ -118,18 +119,20 @@ def _steps(every: Compared, system: System, language: str = "en") -> str:
 
 def _of_quality(every: Compared) -> list[str]:
     return [
-        "Trained on: English; what was trained or counted here had the same corpus of 10 million words or a part of "
-        "it, and in the nine languages the corpus of each. The paper gave its GloVe and RoBERTa ten times that.",
-        "ArguAna: Dice compares two texts, which is too slow for retrieval.",
-        "Not clearly behind: one of the two figures is inside the other's interval (95% over the pairs of the sets; of "
-        "several seeds, two deviations). Differences on the same pairs, which tell more, are in 13.",
+        "\"Trained on\" is for English. Systems that were trained or counted here had the same corpus of 10 million "
+        "words or a part of it, and in the nine languages the corpus of each language. The paper's GloVe and RoBERTa "
+        "had ten times as much text.",
+        "ArguAna: Dice compares two texts at a time, which is too slow for retrieval.",
+        "Two figures differ significantly if neither lies inside the other's interval (95% bootstrap interval over the "
+        "pairs of the sets; ± two standard deviations for several seeds). Section 13 has paired differences, which are "
+        "more sensitive.",
         _steps_in_languages(every),
         _in_the_paper(every),
     ]
 
 
 def _steps_in_languages(every: Compared) -> str:
-    """From the fewest to the most."""
+    """The range of training steps over the nine languages."""
     told = []
     for system in SYSTEMS:
         steps = {code: every.of(system, code).about.get("steps") for code in NAMES}
@@ -138,26 +141,26 @@ def _steps_in_languages(every: Compared) -> str:
         if ends:
             fewest = f"{ends[0][0]:,} to " if len(ends) > 1 else ""
             told.append(f"{system.told} {fewest}{_steps(every, system, ends[-1][1])}")
-    return f"In the languages: {listed(told)}." if told else ""
+    return f"Training steps in the nine languages: {listed(told)}." if told else ""
 
 
 def _in_the_paper(every: Compared) -> str:
-    """The paper's figures of systems that show ours."""
+    """The paper's figures for systems that were run here too."""
     pairs = [(system.told, every.papers_figure(system, "sts"), every.ours(system, "sts")) for system in SYSTEMS]
     told = [f"{name} {papers.value:.1f} (here {ours.value:.1f})" for name, papers, ours in pairs if papers and ours]
-    return f"Sentences, the paper's of what was run here too: {listed(told)}." if told else ""
+    return f"The paper's means over the sentence sets: {listed(told)}." if told else ""
 
 
 def _classification(every: Compared) -> str:
     content = every.material
     always = [content.baseline("classification", place, "majority class")
               for place in (["sst2", "accuracy"], ["mrpc", "accuracy"], ["mrpc", "f1"])]  # fmt: skip
-    last = ["always the most frequent class", *(NOT_MEASURED if one is None else f"{one:.2f}" for one in always)]
+    last = ["majority class", *(NOT_MEASURED if one is None else f"{one:.2f}" for one in always)]
     return _each(every, CLASSIFICATION, CLASSIFICATION.values(), [last])
 
 
 def _each(every: Compared, sets: Iterable[str], heads: Iterable[str], more: Iterable[Sequence[str]] = ()) -> str:
-    """Of those that have any."""
+    """A row for each system with at least one figure."""
     wanted, rows = list(sets), []
     for system in SYSTEMS:
         figures = [every.figure(system, of) for of in wanted]
@@ -174,7 +177,7 @@ def _languages(every: Compared) -> str:
 
 
 def _costs(every: Compared) -> str:
-    """Of those that have any."""
+    """A row for each system with a record."""
     have = [system for system in SYSTEMS if every.of(system).records or every.runs(system)]
     rows = [[system.told, *_cost(every, system)] for system in have]
     return table(["system", *COSTS], rows)
@@ -200,7 +203,7 @@ def _time(every: Compared, system: System) -> str:
 
 
 def _memory(every: Compared, system: System) -> str:
-    told = [f"{one.memory / 1e6:,.0f}{' (of the GPU)' if one.of_gpu else ''}"
+    told = [f"{one.memory / 1e6:,.0f}{' (GPU)' if one.of_gpu else ''}"
             for one in every.trainings(system) if one.memory is not None]  # fmt: skip
     return "; ".join(told) or _untrained(every, system)
 
@@ -226,13 +229,14 @@ def _of_costs(every: Compared) -> list[str]:
     threads = sorted({str(one["speed"]["threads"]) for one in found if "threads" in one["speed"]})
     machines = sorted({one["machine"] for one in found if "machine" in one})
     return [
-        "Time to train: wall-clock; of Banyan the fastest seed, with so many runs on the card at once; of RoBERTa "
-        "and SimCSE with up to four at once. Where no GPU is named it is that of CPU cores that did other work too, "
-        "and not to be compared with a GPU's.",
-        "Memory to train: the most that the process took; of a Banyan on a GPU, what it took of the GPU's.",
-        f"Sentences a second: {listed(texts)} sentences from strings, threads: {listed(threads)}, turn by turn with "
-        f"`default`, on {listed(machines)}. TF-IDF, BM25 and Dice have no vectors: of them, sentences that are "
-        "compared in pairs. Memory to encode: the most that a process took which loaded it and encoded these."
+        "Time to train is wall-clock time: for Banyan the fastest seed, with the number of concurrent runs on the GPU; "
+        "for RoBERTa and SimCSE with up to four concurrent runs. Times without a GPU were measured on CPU cores that "
+        "had other work; they are not comparable with times on a GPU.",
+        "Memory to train is the peak memory of the process; for Banyan on a GPU, the peak memory of the GPU.",
+        f"Sentences/s: {listed(texts)} sentences, starting from strings, threads: {listed(threads)}, in alternation "
+        f"with `default`, on {listed(machines)}. TF-IDF, BM25 and Dice have no vectors; their rate is of sentences "
+        "compared in pairs. Memory to encode is the peak memory of a process that loads the system and encodes these "
+        "sentences."
         if found
         else "",
         _noise(every),
@@ -240,13 +244,13 @@ def _of_costs(every: Compared) -> list[str]:
 
 
 def _noise(every: Compared) -> str:
-    """How far ratios lie apart that ought to be equal."""
+    """The spread of ratios that should be equal."""
     same = [system for system in SYSTEMS if system.name in ("glove", "glove-001")]
     own, *others = [every.of(system).speed for system in (PRESETS[0], *same)]
     alike = [f"{system.told} {ratio:.2f}" for system, ratio in zip(same, others, strict=True) if ratio]
     if own is None or len(alike) < len(same):
         return ""
-    return f"How exact such a ratio is: `default` beside itself gave {own:.2f}, and of the same work {listed(alike)}."
+    return f"Precision of these ratios: `default` against itself has {own:.2f}; with equal work, {listed(alike)}."
 
 
 # --- Commands --------------------------------------------------------------------------------------------------------
@@ -256,8 +260,8 @@ def _commands(every: Compared) -> str:
     lacking = [system for system in SYSTEMS if not system.run and every.ours(system, "sts") is None]
     rows = [[system.told, f"`{system.command} --out {system.name}/`", f"`{measure(system)}`"] for system in lacking]
     beside = "python -m experiments.measuring.compared NAME NAME/ --language ha --beside MODEL"
-    told = f"For another language, with text and folder of that language: `{beside}`."
-    return "\n\n".join([table(["system", "make it", "measure it"], rows), told]) if rows else told
+    told = f"For another language, with a folder trained on its text: `{beside}`."
+    return "\n\n".join([table(["system", "to make it", "to measure it"], rows), told]) if rows else told
 
 
 def measure(system: System) -> str:
@@ -267,7 +271,7 @@ def measure(system: System) -> str:
 # --- Answers ---------------------------------------------------------------------------------------------------------
 
 QUESTIONS = {"sts": "English sentences", "words": "single English words", "arguana": "retrieval (ArguAna)",
-             "sst2": "classification (SST-2)", "languages": "nine languages, their mean"}  # fmt: skip
+             "sst2": "classification (SST-2)", "languages": "mean of nine languages"}  # fmt: skip
 Ranked = Sequence[tuple[Figure, System]]  # the best first
 
 
@@ -278,31 +282,31 @@ def _answers(every: Compared) -> list[str]:
 
 
 def _best(every: Compared, of: str, asked: str) -> str:
-    """The best that was run here; the best that is of one's own text; of these, the best that has vectors."""
+    """The best system, the best one trained on the user's own text, and the best of those with vectors."""
     have = [(figure, system) for system in SYSTEMS if (figure := every.ours(system, of))]
     if not have:
         return f"**{asked}**: {NOT_MEASURED}."
     if len(have) == 1:
-        return f"**{asked}**: {_ranked(have)}, the only one that was measured."
+        return f"**{asked}**: {_ranked(have)}; no other was measured."
     have.sort(key=lambda pair: -pair[0].value)
     told = f"**{asked}**: {_ranked(have)}."
     wishes: dict[str, Callable[[System], bool]] = {
-        "From your own text": lambda system: not system.pretrained,
+        "Trained on your own text": lambda system: not system.pretrained,
         "With vectors": every.has_vectors,
     }
     for wish, fulfils in wishes.items():
         rest = [(figure, system) for figure, system in have if fulfils(system)]
         if rest and rest[0] != have[0]:
-            told += f" {wish}: {_ranked(rest)}{', the only one that was measured' if len(rest) == 1 else ''}."
+            told += f" {wish}: {_ranked(rest)}{'; no other was measured' if len(rest) == 1 else ''}."
         have = rest or have
     return told
 
 
 def _ranked(have: Ranked) -> str:
-    """The first, what cannot be told from it, and the first that can."""
+    """The best system, those that are not significantly lower, and the next one."""
     (best, first), *rest = have
     level = [f"{system.told} ({figure.value:.1f})" for figure, system in rest if best.level(figure)]
-    told = f"; not clearly behind it: {listed(level)}" if level else ""
+    told = f"; not significantly lower: {listed(level)}" if level else ""
     behind = (f"; then {system.told} ({figure.value:.1f})" for figure, system in rest if not best.level(figure))
     return f"{first.told} ({best.value:.1f}){told}{next(behind, '')}"
 
@@ -312,8 +316,8 @@ def _quickest(every: Compared) -> str:
     if not have:
         return ""
     slow, quick = _ends(have)
-    fast = f"{quick} is the fastest, {have[quick]:.2g} × preset `default`"
-    return f"**speed**: {fast}, {slow} the slowest, {have[slow]:.2g} ×."
+    fastest, slowest = (f"{told} ({have[told]:.2g} times the speed of `default`)" for told in (quick, slow))
+    return f"**speed**: {fastest} is the fastest, {slowest} the slowest."
 
 
 def _smallest(every: Compared) -> str:
@@ -323,11 +327,11 @@ def _smallest(every: Compared) -> str:
         return ""
     small, large = _ends(have)
     least, most = (f"({_megabytes(have[told])} MB)" for told in (small, large))
-    return f"**size** on disk, of those with vectors: {small} the least {least}, {large} the most {most}."
+    return f"**size on disk**, systems with vectors: {small} is the smallest {least}, {large} the largest {most}."
 
 
 def _least_to_train(every: Compared) -> str:
-    """A CPU and a GPU are not to be compared."""
+    """The shortest and the longest training, on a CPU and on a GPU."""
     took: dict[str, dict[str, float]] = {"on a CPU": {}, "on a GPU": {}}
     for system in SYSTEMS:
         if every.has_vectors(system) and not system.pretrained:
@@ -338,23 +342,24 @@ def _least_to_train(every: Compared) -> str:
     for where, have in took.items():
         if have:
             short, long = _ends(have)
-            told.append(f"{where} {short} the least ({clock(have[short])}), {long} the most ({clock(have[long])})")
-    return f"**time to train**, of those with vectors: {'; '.join(told)}." if told else ""
+            fastest, slowest = f"is the fastest ({clock(have[short])})", f"the slowest ({clock(have[long])})"
+            told.append(f"{where} {short} {fastest}, {long} {slowest}")
+    return f"**time to train**, systems with vectors: {'; '.join(told)}." if told else ""
 
 
 def _ends(have: Mapping[str, float]) -> tuple[str, str]:
-    """Who has the least, and who the most."""
+    """The names with the least and with the greatest value."""
     return min(have, key=have.__getitem__), max(have, key=have.__getitem__)
 
 
 def _above(every: Compared) -> str:
-    """Languages in which a figure of the paper's is higher than all of ours."""
+    """Languages in which a figure of the paper is higher than all of ours."""
     told = []
     for code, name in NAMES.items():
         ours = [figure.value for system in SYSTEMS if (figure := every.ours(system, code))]
         theirs = [(figure.value, system.told) for system in SYSTEMS if (figure := every.papers_figure(system, code))]
         if ours and theirs and max(theirs)[0] > max(ours):
-            told.append(f"{name} ({max(theirs)[1]} {max(theirs)[0]:.1f}, the best here {max(ours):.1f})")
+            told.append(f"{name} ({max(theirs)[1]} {max(theirs)[0]:.1f}, best here {max(ours):.1f})")
     if not told:
         return ""
-    return f"**large pretrained models**: by the paper's figures one is above all that was run here in {listed(told)}."
+    return f"**large pretrained models**: the paper reports a higher score than any here for {listed(told)}."

@@ -1,4 +1,4 @@
-"""The tables of ideas in docs/experiments.md, from experiments/results/ideas: development figures alone."""
+"""The tables of ideas in docs/experiments.md, from experiments/results/ideas.jsonl: development sets only."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SENTENCES = {"STS-B": "stsb_dev_clean", "SemRel": "semrel_dev/en", "QQP": "qqp_d
 WORDS, RETRIEVAL = "mturk-771", "quora_small_retrieval"
 FIGURES = [*SENTENCES, "mean", "words (MTurk)", "Quora stand-in"]
 LISTS = list(dict.fromkeys(idea.groups[0] for idea in DEFINED))  # in the order tried
-CODE = {  # what changed in the code, and no setting tells
-    "second": "From here on the n-grams of a sketch have marks at the ends of a piece.",
-    "fourth": "From here on the PPMI vector of a token without neighbours is 0.",
-    "seventh-list": "Training, too, saw each token once in a sentence; later only encoding leaves repeats out.",
-    "twelfth-list": "From here on unigram pieces are fitted from a beginning that keeps short words whole.",
+CODE = {  # changes to the code that no setting shows
+    "second": "From here on, the n-grams of a sketch have marks at the ends of a piece.",
+    "fourth": "From here on, the PPMI vector of a token without neighbours is 0.",
+    "seventh-list": "Here training, too, used each token of a sentence once; later only encoding drops repeats.",
+    "twelfth-list": "From here on, unigram pieces are fitted from an initial vocabulary that keeps short words whole.",
 }
-PAPER: Settings = {  # what preset paper has of the settings that a table may show, by the names in the records
+PAPER: Settings = {  # preset paper: the settings that a table may show, by their names in the records
     "dim": 256, "structure": "induced", "ngrams": 0, "init_sketch": 0.0, "init_ppmi": 0.0, "lexical_dim": 0,
     "lexical_weight": 0.7, "init_gate": None, "dropout": 0.1, "subword_model": "bpe", "vocab_size": None,
     "vocab_factor": 1.0, "zero_digits": True, "sublinear_tf": False, "epochs": 15, "batch_size": 512, "lr": 1e-3,
@@ -38,36 +38,37 @@ PAPER: Settings = {  # what preset paper has of the settings that a table may sh
 _TRAINING = ("dropout", "batch_size", "lr", "final_lr_frac", "objective", "infonce_weight", "candidates", "output")
 _CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
 
-_TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are told
-    "epochs": lambda n: {0: "not trained", None: "epochs that suit"}.get(n, f"{n} epoch{'s' * (n != 1)}"),
+_TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are shown
+    "epochs": lambda n: {0: "not trained", None: "epochs chosen for the corpus"}.get(n, f"{n} epoch{'s' * (n != 1)}"),
     "structure": lambda kind: f"{kind} trees",
     "ngrams": lambda n: f"learned n-gram vectors ({n:,})" if n else "no learned n-gram vectors",
     "init_sketch": lambda length: f"sketch {length:g}",
     "init_ppmi": lambda length: f"PPMI {length:g}",
     "lexical_dim": lambda n: f"{n} lexical dimensions",
+    "lexical_weight": lambda weight: f"lexical weight {weight:g}",
     "init_gate": lambda share: "the authors' gate" if share is None else f"gate {share:g}",
     "infonce_weight": lambda weight: f"InfoNCE {weight:g}" if weight else "no InfoNCE",
     "crop_kind": lambda kind: "parts" if kind == "parts" else "overlapping crops",
     "infonce_min_part": lambda share: f"≥ {share:g}",
     "infonce_temperature": lambda tau: f"τ {tau:g}",
-    "output": lambda lengths: f"output layer begins as {lengths:g} × leaves" if lengths else "random output layer",
+    "output": lambda lengths: f"output layer initialised as {lengths:g} × leaves" if lengths else "random output layer",
     "subword_model": lambda kind: "BPE" if kind == "bpe" else kind,
-    "vocab_size": lambda n: f"vocabulary {n:,}" if n else "vocabulary that suits",
+    "vocab_size": lambda n: f"vocabulary {n:,}" if n else "vocabulary size chosen for the corpus",
     "vocab_factor": lambda factor: f"vocabulary × {factor:g}",
-    "zero_digits": lambda zero: "digits as 0" if zero else "digits kept",
-    "sublinear_tf": lambda sublinear: "each token once" if sublinear else "every token",
+    "zero_digits": lambda zero: "digits replaced by 0" if zero else "digits kept",
+    "sublinear_tf": lambda sublinear: "each token once" if sublinear else "repeats kept",
     "dim": lambda n: f"{n} dimensions",
     "dropout": lambda share: f"dropout {share:g}",
     "batch_size": lambda n: f"batches of {n:,}",
-    "lr": lambda rate: f"rate {rate:g}",
-    "final_lr_frac": lambda share: "rate falls to 0" if share == 0 else f"{share:g} of the rate left at the end",
+    "lr": lambda rate: f"learning rate {rate:g}",
+    "final_lr_frac": lambda share: f"learning rate decays to {share:g}" + " of its value" * (share != 0),
     "objective": lambda kind: "both objectives" if kind == "both" else kind,
-    "candidates": lambda kind: "candidates of the batch" if kind == "batch" else "all candidates",
+    "candidates": lambda kind: "candidates from the batch" if kind == "batch" else "all candidates",
 }
 
 
 def render(results: Path) -> str:
-    """All that stands between the marks."""
+    """The generated part of the page."""
     ideas, paper = Records.read(results / IDEAS), Records.read(results / RUNS)
     runs = [run for name in ideas.names() for run in ideas[name]]
     parts = [_noise(paper)]
@@ -75,7 +76,7 @@ def render(results: Path) -> str:
         parts += [f"### The {group.removesuffix('-list')} list", f"{_shared(members)} {CODE.get(group, '')}".rstrip()]
         parts += [_english(members)]
     if others := [run for _, members in _grouped([run for run in runs if run["language"] != "en"]) for run in members]:
-        parts += ["### Other languages", f"On SemRel. {_shared(others)}", _languages(others, paper)]
+        parts += ["### Other languages", f"Development sets of SemRel. {_shared(others)}", _languages(others, paper)]
     return "\n\n".join(parts)
 
 
@@ -83,14 +84,14 @@ def render(results: Path) -> str:
 
 
 def figures(run: Run) -> list[float]:
-    """In the order of FIGURES."""
+    """The figures of a run, in the order of FIGURES."""
     of = {(one["task"], one.get("metric")): one["value"] for one in run["figures"]}
     sentences = [of[task, "spearman"] for task in SENTENCES.values()]
     return [*sentences, statistics.fmean(sentences), of[WORDS, "spearman"], of[RETRIEVAL, "nDCG@10"]]
 
 
 def _noise(paper: Records) -> str:
-    """What seeds alone change, which tells what a difference between two runs is worth."""
+    """The variation between seeds, and the difference between two runs that it makes likely."""
     runs = paper["banyan"]
     if len(runs) < 2:
         return f"Seeds of preset `paper`: {NOT_RUN}."
@@ -98,8 +99,8 @@ def _noise(paper: Records) -> str:
     seeds = listed([f"{name} {estimate.told()}" for name, estimate in found.items()])
     noise = listed([f"{CLEAR * math.sqrt(2) * (one.sd or 0):.1f} ({name})" for name, one in found.items()])
     return (
-        f"Preset `paper` with all its epochs, mean ± deviation (seeds): {seeds}. Two deviations of a difference "
-        f"between two single runs are then {noise}; what differs by less may be chance."
+        f"Preset `paper` with all its epochs, mean ± standard deviation (seeds): {seeds}. Two standard deviations of "
+        f"the difference between two single runs are {noise}; smaller differences are not significant."
     )
 
 
@@ -114,7 +115,7 @@ def _languages(runs: Sequence[Run], paper: Records) -> str:
     for run in runs:
         (figure,) = run["figures"]
         before = paper.figure(run["language"], figure["task"], figure["metric"]).values
-        first = f"{before[0]:.1f}" if before else NOT_RUN  # of one seed, as here
+        first = f"{before[0]:.1f}" if before else NOT_RUN  # one seed, as here
         rows.append([_name(run), run["language"], told(run, base), f"{figure['value']:.1f}", first])
     return table(["run", "language", "what differs", "SemRel", "preset `paper`, all its epochs"], rows)
 
@@ -137,13 +138,13 @@ def _grouped(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
 
 
 def common(runs: Sequence[Run]) -> Settings:
-    """What most of them have; of each setting by itself."""
+    """The most frequent value of each setting."""
     full = [_shown(run) for run in [run for run in runs if run["training"]] or runs]
     return {name: Counter(one[name] for one in full).most_common(1)[0][0] for name in PAPER}
 
 
 def told(run: Run, base: Mapping[str, Any]) -> str:
-    """Against the base or, if that is shorter, against preset paper with the base's epochs."""
+    """What differs from the base or, if that is shorter, from preset paper with the epochs of the base."""
     settings = _shown(run)
     by_base = phrases(settings, base)
     by_paper = phrases(settings, {**PAPER, "epochs": base["epochs"]})
@@ -164,7 +165,7 @@ def _shared(runs: Sequence[Run]) -> str:
 
 
 def phrases(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
-    """Where settings differ from the base, in words; not those that had no part in the run."""
+    """The settings that differ from the base, in words. Settings that the run did not use are left out."""
     idle = set(_TRAINING) if settings["epochs"] == 0 else set()
     if not settings["infonce_weight"] or idle:
         idle.update(_CROPS)

@@ -1,4 +1,4 @@
-"""The tables of docs/latin.md, made of experiments/results/latin.json."""
+"""The tables of docs/latin.md, from experiments/results/latin.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Results = dict[str, Any]
 
 
 def filled(page: str, results: Results) -> str:
-    """The page with everything between its marks written anew."""
+    """The page with the text between its marks replaced."""
     for name, written in WRITTEN.items():
         begin, end = GENERATED
         page = between(page, (begin.replace("generated", f"{name}: generated"), end), f"\n{written(results)}\n\n")
@@ -22,11 +22,11 @@ def filled(page: str, results: Results) -> str:
 
 def model(results: Results) -> str:
     what = results["model"]
-    epochs = f"{what['epochs']} epochs" if what["epochs"] else "as many epochs as suit the corpus"
-    told = f"The figures on this page are of a model of preset `{what['preset']}`, {epochs}: "
-    told += f"{what['dim']} dimensions, {what['vocabulary']:,} pieces."
+    epochs = f"{what['epochs']} epochs" if what["epochs"] else "a number of epochs chosen for the corpus"
+    told = f"The figures on this page are from a model trained with preset `{what['preset']}` for {epochs}: "
+    told += f"{what['dim']} dimensions, a vocabulary of {what['vocabulary']:,}."
     if what["preset"] != "default":
-        told += " **It stands in for one of preset `default`**, whose figures the last command of this page writes."
+        told += " **It stands in for a model of preset `default`**; the last commands of this page write its figures."
     return told
 
 
@@ -35,23 +35,24 @@ def indexed(results: Results) -> str:
 
 
 def said(results: Results) -> str:
-    """In words, whatever the figures are: which differences are sure."""
+    """The significant differences, in words."""
     rows = [*results["scores"], *({**row, "set": "echoes"} for row in results["echoes"]["rows"])]
     lines = [_compared(told, way, rows) for way, told in (("Banyan", "Banyan"), ("both", "Banyan and words"))]
     lengths = [row for row in rows if "shortness" in row["ways"]]
     told = [f"{_told(row['ways']['shortness'])} ({row['set'].split(', ')[1]})" for row in lengths]
-    return "\n".join([*lines, f"- How short a pair of graded parallels is, and nothing else, reaches {listed(told)}."])
+    shortness = f"- The shortness of a pair of graded parallels, as its only score, reaches {listed(told)}."
+    return "\n".join([*lines, shortness])
 
 
 def _compared(told: str, way: str, rows: list[Results]) -> str:
-    sure: dict[str, list[str]] = {"better": [], "worse": []}
+    significant: dict[str, list[str]] = {"better": [], "worse": []}
     for row in rows:
         _, low, high = row["minus TF-IDF"].get(way, (0, 0, 0))
         for kind, is_so in (("better", low > 0), ("worse", high < 0)):
             if is_so:
-                sure[kind].append(f"{row['set']} ({row['measure']})")
-    kinds = " ".join(f"{kind.capitalize()} on {'; '.join(where) or 'none'}." for kind, where in sure.items())
-    return f"- **{told}** compared with TF-IDF. {kinds} All other differences might be chance."
+                significant[kind].append(f"{row['set']} ({row['measure']})")
+    kinds = [f"Significantly {kind} on {'; '.join(where) or 'no set'}." for kind, where in significant.items()]
+    return f"- **{told}** compared with TF-IDF. {' '.join(kinds)} Other differences are not significant."
 
 
 def scores(results: Results) -> str:
@@ -70,12 +71,13 @@ def clusters(results: Results) -> str:
 def alike(results: Results) -> str:
     found = results["echoes"]["overview"]
     rows = [[one["texts"], *(f"*{text}*" for text in one["two"])] for one in found["largest"]]
-    told = f"{found['groups']:,} groups of near-duplicates, {found['like an earlier one']:,} texts like an earlier one."
-    return f"{told} The largest, two texts of each:\n\n" + table(["alike", "one", "another"], rows)
+    groups, repeats = found["groups"], found["like an earlier one"]
+    told = f"{groups:,} groups of near-duplicates; {repeats:,} texts repeat an earlier one."
+    return f"{told} The largest groups, with two texts of each:\n\n" + table(["texts", "one", "another"], rows)
 
 
 def pairs(results: Results) -> str:
-    """Those of the best grade, all of them."""
+    """All echoes of the highest grade."""
     found = results["echoes"]["pairs"]
     rows = []
     for one in found:
@@ -86,7 +88,7 @@ def pairs(results: Results) -> str:
 
 
 def best(results: Results) -> str:
-    """What came first for the first of them."""
+    """The first results for the first of them."""
     rows = [[hit.get("at"), f"*{hit['text']}*", hit["cosine"], hit["bm25"]] for hit in results["echoes"]["best"]]
     return table(["at", "found", "cosine", "BM25"], rows)
 

@@ -1,4 +1,4 @@
-"""The tables of the presets that go past the paper: beside preset paper, and beside TF-IDF."""
+"""The section of RESULTS.md about presets default and light, compared with preset paper and TF-IDF."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from experiments.records.sets import NAMES, SPEARMAN, STS, WORDS
 
 PRESETS = {"paper": "banyan", "light": "light", "default": "default"}
 TOLD = (
-    "Chosen on development sets alone (docs/experiments.md), explained in docs/default.md; Spanish was never looked "
-    "at. Spearman's ρ × 100; of ArguAna nDCG@10 × 100."
+    "Presets `default` and `light` were chosen on development sets only (docs/experiments.md); Spanish, which has "
+    "none, was not used. docs/default.md explains them. Spearman's ρ × 100; for ArguAna nDCG@10 × 100."
 )
 
 
@@ -21,14 +21,14 @@ def presets(material: Material, others: dict[str, Any]) -> str:
     rows = [*_english(material), *_languages(material), _arguana(material)]
     head = ["set", *(f"`{preset}`" for preset in PRESETS), "TF-IDF"]
     parts = [TOLD, table(head, rows)]
-    lacking = f"Set by set against both, of `experiments/measuring/paired.py`: {NOT_RUN}."
+    lacking = f"Paired differences on each set (`experiments/measuring/paired.py`): {NOT_RUN}."
     parts += [given(content) for content in others.values()] or [lacking]
     return section("13. Presets that go past the paper", *parts)
 
 
 def _english(material: Material) -> list[list[Any]]:
     rows = []
-    for group, sets, mean in (("sts", STS, "mean of 8"), ("words", WORDS, "mean of the words")):
+    for group, sets, mean in (("sts", STS, "mean of 8"), ("words", WORDS, "mean of 3")):
         for name, task in [*sets.items(), (f"**{mean}**", "")]:
             found = [_english_figure(material, run, group, task) for run in PRESETS.values()]
             rows.append([name, *(one.told() for one in found), material.baseline(group, [task or "mean"], "TF-IDF")])

@@ -1,11 +1,10 @@
-"""RESULTS.md: every table and figure of the paper beside ours, made of experiments/results."""
+"""RESULTS.md: every table and figure of the paper beside ours."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from banyan.config import DEFAULT_PRESET
 from banyan.evaluate.suites import LANGUAGES
 from experiments.pages import tables
 from experiments.pages.ablations import ablations, controls
@@ -23,7 +22,7 @@ _ENERGY = ("mean_watts", "watt_hours", "watt_hours_at_limit")
 
 
 def render(results: Path) -> str:
-    """The whole page."""
+    """The text of RESULTS.md, from the JSON in the folder `results`."""
     material = Material.read(results)
     parts = [
         _opening(material),
@@ -35,11 +34,11 @@ def render(results: Path) -> str:
         tables.parameters(material),
         ablations(material),
         tables.channels(material, far_apart(material)),
-        _others("8. Figures", "figures", results, material),
+        _entries("8. Figures", "figures", results, material),
         _costs(material.records),
-        _others("10. The paper's claims in words, measured", "claims", results, material),
+        _entries("10. The paper's claims, measured", "claims", results, material),
         controls(material),
-        _others("12. What needs no learning", "baselines", results, material),
+        _entries("12. Baselines without training", "baselines", results, material),
         presets(material, entries.read(results / "paired.json") | entries.read(results / "compact.json")),
         compared(material, results / "compared"),
         _how(material.records),
@@ -51,32 +50,33 @@ def _opening(material: Material) -> str:
     return "\n\n".join(
         [
             "# Results",
-            "Every table and figure of the paper, its figures beside ours. This file is made by `python "
-            "-m experiments.pages` from the JSON in `experiments/results`; no figure in it was typed by hand.",
-            "- Ours: mean ± standard deviation over seeds, and in brackets the number of seeds. Of one seed alone: the "
-            "95% bootstrap interval over the items of the set, in square brackets.\n"
-            '- "Higher" and "lower" are said where the means differ by more than two standard deviations of the '
-            "difference between a seed of theirs and one of ours, or, of one seed, where the paper's mean is "
-            "outside the interval.\n" + _why(material.records),
+            "Every table and figure of the paper, with our figures beside the paper's. `python -m experiments.pages` "
+            "generates this file from the JSON in `experiments/results`; no figure was typed by hand.",
+            "- Our figures are means ± standard deviations over seeds, followed by the number of seeds in brackets. A "
+            "figure from a single seed has the 95% bootstrap interval over the items of the set, in square brackets.\n"
+            "- A difference from the paper is called significant if it exceeds two standard deviations of the "
+            "difference between single seeds or, for a single seed, if the paper's mean lies outside our interval.\n"
+            + _corpora(material.records),
         ]
     )
 
 
-def _why(records: Records) -> str:
-    """Why figures may differ that ought not to."""
+def _corpora(records: Records) -> str:
+    """How our corpora and tokenizers differ from the authors'."""
     told = (
-        "- Why figures may differ: our corpora are other samples of text than the authors', of mixed sources, and our "
-        "tokenizers are made of them, where theirs are BPEmb's"
+        "- Our corpora are not the authors': they are other samples of text, from mixed sources. Our tokenizers are "
+        "trained on these corpora; the authors used BPEmb's"
     )
     runs = [records[name][0] for name in ("banyan", *LANGUAGES) if records[name] and records[name][0]["training"]]
     sizes = []
     for record in runs:
         each = record["training"]["tokens"] / record["settings"]["epochs"]
-        sizes.append(f"{record['language']} {each / 1e6:.1f}M of {record['vocabulary']:,}")
-    return told + (f" (pieces of the corpus, size of the vocabulary: {', '.join(sizes)})." if sizes else ".")
+        sizes.append(f"{record['language']} {each / 1e6:.1f}M, {record['vocabulary']:,}")
+    return told + (f". Tokens in each corpus and vocabulary size: {'; '.join(sizes)}." if sizes else ".")
 
 
 def summary(material: Material) -> str:
+    """The table of means, which README.md shows too."""
     records = material.records
     rows: list[list[Any]] = []
     kinds = {"English sentences": ("sts_vs_self", "sts"), "English words": ("lex_vs_self", "words")}
@@ -92,31 +92,31 @@ def summary(material: Material) -> str:
     paper, nothing = material.cell("multilang", "Banyan", "Score"), material.baseline("languages", ["mean"], "TF-IDF")
     rows.append(["nine languages", paper_told(paper), means[0].told(), None, None, means[1].told(), nothing])
     columns = ["mean over", "Banyan, paper", "preset `paper`", "Self-StrAE, paper", "preset `self-strae`"]
-    columns += ["preset `default`", "TF-IDF of characters, nothing learnt"]
+    columns += ["preset `default`", "TF-IDF of characters (no training)"]
     said = []
     for preset, run, of_languages in (("paper", "banyan", means[0]), ("default", "default", means[1])):
-        apart = [_against_nothing("English sentences", records.score(run, "sts"), rows[0][-1])]
-        apart.append(_against_nothing("the nine languages", of_languages, nothing))
+        apart = [_beside_tfidf("English sentences", records.score(run, "sts"), rows[0][-1])]
+        apart.append(_beside_tfidf("the nine languages", of_languages, nothing))
         if any(apart):
             told = " and ".join(line for line in apart if line)
-            said.append(f"- Against TF-IDF of character n-grams, which learns nothing, preset `{preset}` is {told}.")
+            said.append(f"- Compared with TF-IDF of characters, preset `{preset}` is {told}.")
     return f"{table(columns, rows)}\n\n" + "\n".join(said)
 
 
-def _against_nothing(where: str, ours: Estimate, nothing: float | None) -> str:
+def _beside_tfidf(where: str, ours: Estimate, nothing: float | None) -> str:
     if not ours.values or nothing is None:
         return ""
     apart = ours.mean - nothing
     if round(abs(apart), 1) == 0:
         return f"level on {where}"
-    return f"{abs(apart):.1f} points {'above' if apart > 0 else 'below'} it on {where}"
+    return f"{abs(apart):.1f} points {'higher' if apart > 0 else 'lower'} on {where}"
 
 
-def _others(title: str, name: str, results: Path, material: Material) -> str:
-    """What experiments/NAME.py left in NAME.json."""
+def _entries(title: str, name: str, results: Path, material: Material) -> str:
+    """The tables in NAME.json."""
     found = entries.read(results / f"{name}.json")
     if not found:
-        return section(title, f"Of `experiments/{name}.py`: {NOT_RUN}.")
+        return section(title, f"{NOT_RUN.capitalize()}.")
     return section(title, *(given(content, in_short(key, content, material)) for key, content in found.items()))
 
 
@@ -127,20 +127,20 @@ def _costs(records: Records) -> str:
         for device in dict.fromkeys(record["machine"]["name"] for record in runs):
             rows.append(_cost(name, device, [record for record in runs if record["machine"]["name"] == device]))
     columns = [
-        "run", "seeds", "device", "runs at once", "seconds", "steps", "tokens/s", "peak memory, GB",
-        "nodes, share of plain", "mean power, W", "energy, Wh", "Wh at the power limit",
+        "run", "seeds", "device", "concurrent runs", "seconds", "steps", "tokens/s", "peak memory, GB",
+        "nodes / nodes of plain trees", "mean power, W", "energy, Wh", "Wh at the power limit",
     ]  # fmt: skip
     if not rows:
-        return section("9. What it costs", f"{NOT_RUN[:1].upper()}{NOT_RUN[1:]}.")
+        return section("9. Training cost", f"{NOT_RUN.capitalize()}.")
     told = (
-        "Training with the loss on held-out text after each epoch, without tokenising and evaluation, and with the "
-        "compilation of kernels where a run was the first of its kind on a machine. Where several runs shared the "
-        "card, the fastest seed is given, and its seconds are more than it needs alone. "
-        "Energy: the card's mean draw, sampled while it trained, times the seconds; where n runs shared the card, an "
-        "nth of it, marked ~: too little where the others were not all training. "
-        "What training takes alone and compiled: docs/gpu.md."
+        "Seconds include the held-out loss after each epoch, and the compilation of kernels if a run was the first of "
+        "its kind on a machine; they exclude tokenisation and evaluation. If several runs shared the GPU, the table "
+        "shows the fastest seed, which would have been faster alone. Energy is the mean power draw of the GPU, sampled "
+        "during training, times the seconds. If n runs shared the GPU, each is charged an nth; these figures are "
+        "marked ~ and are too low if some of the other runs were not training. docs/gpu.md has times of a run that is "
+        "alone on the GPU, with compiled kernels."
     )
-    return section("9. What it costs", told, table(columns, rows))
+    return section("9. Training cost", told, table(columns, rows))
 
 
 def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
@@ -162,40 +162,31 @@ def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
 
 
 def _how(records: Records) -> str:
-    """The commands, and the code and machines that were used."""
+    """The commands, and the machines and versions of the recorded runs."""
     runs = [record for name in EXPERIMENTS for record in records[name]]
     lines = [
         "```",
+        "export BANYAN_DATA=...  # the data folder: experiments/README.md",
         'pip install --constraint constraints.txt --editable ".[train,experiments]"',
         "python -m experiments.training.reproduce all --prepare --work work",
         "python -m experiments.training.reproduce all --work work --seeds 0 1 2 3 --classification",
         "python -m experiments.measuring.baselines",
         "python -m experiments.training.reproduce banyan entangled-linear-ce entangled-linear-contrastive "
         "--work work --results again --keep-weights --keep-output --out-weights weights  # for figures and claims",
-        "python -m experiments.figures.paper_figures nodes --models weights/banyan-0.npz  # and so on, see each figure",
-        "python -m experiments.figures.claims norms --models weights/banyan-0.npz  # and so on, see each claim",
+        "python -m experiments.figures.paper_figures nodes --models weights/banyan-0.npz  # and so on",
+        "python -m experiments.figures.claims norms --models weights/banyan-0.npz  # and so on",
         "python -m experiments.pages",
         "```",
     ]
     used = sorted({_used(record) for record in runs})
-    single = [[record["name"], f"`{_named(record)}`"] for record in _firsts(records) if record["command"]]
+    single = [[name, f"`{told}`"] for name, run in EXPERIMENTS.items() if records[name] and (told := run.command(0))]
     parts = ["\n".join(lines), "\n".join(f"- {line}" for line in used)]
     if single:
-        parts += ["One run by itself, from the command line:", table(["run", "command"], single)]
-    return section("How to repeat it", *parts)
+        parts += ["To train a single run from the command line:", table(["run", "command"], single)]
+    return section("How to reproduce these results", *parts)
 
 
 def _used(record: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["machine"]["versions"].items())
-    code = f"code at {record['commit']}" if record["commit"] else "code without its history"
+    code = f"commit {record['commit']}" if record["commit"] else "unknown commit"
     return f"{record['machine']['name']}; {versions}; {code}"
-
-
-def _named(record: dict[str, Any]) -> str:
-    """Its command, which did not name preset paper as long as that was the default."""
-    command, preset = record["command"], record["settings"]["preset"]
-    return command if "--preset" in command or preset == DEFAULT_PRESET else f"{command} --preset {preset}"
-
-
-def _firsts(records: Records) -> list[dict[str, Any]]:
-    return [records[name][0] for name in EXPERIMENTS if records[name]]

@@ -1,4 +1,4 @@
-"""What was measured, on the page of each system that Banyan is compared with: docs/baselines/NAME.md."""
+"""The generated parts of docs/baselines/*.md: the figures of each system that Banyan is compared with."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ LISTED = "<!-- systems -->\n", "<!-- /systems -->\n"
 CHOSEN = "<!-- chosen -->\n", "<!-- /chosen -->\n"
 DEV = {"stsb_dev_clean": "STS-B", "semrel_dev/en": "SemRel", "qqp_dev": "QQP", "mturk-771": "MTurk-771 (words)",
        "quora_small_retrieval": "Quora, small (nDCG@10)"}  # fmt: skip
-BESIDE = {"default": "Banyan `default`", "tfidf": "TF-IDF"}  # what each is shown beside, as sentences call it
+BESIDE = {"default": "Banyan `default`", "tfidf": "TF-IDF"}  # the systems that each is compared with
 SETS = {task: told for told, task in {**STS, **WORDS, "ArguAna": "arguana"}.items()}
-TIME = "time per sentence, `default` = 1"
+TIME = "time per sentence relative to `default`"
 NOTE = (
-    "On the test sets; [Results, 14](../../RESULTS.md#14-which-of-these-should-i-use) has every figure, and says what "
-    "*clearly* means. Time is that of a CPU; where there are no vectors, of a sentence that is compared with another."
+    "Measured on the test sets. [Results, section 14](../../RESULTS.md#14-which-of-these-should-i-use) has all figures "
+    "and defines *significantly*. Times are on a CPU; for a system without vectors, per sentence compared in pairs."
 )
-PAPERS = " **(paper)** is a figure of the Banyan paper's, for other text, without an interval; it was not run here."
+PAPERS = " **(paper)** marks a figure of the Banyan paper, for other text and without an interval."
 
 
 class Against(NamedTuple):
-    """On which sets and languages a system is clearly better than another, level with it, and clearly worse."""
+    """The sets and languages on which a system is significantly better than another, level, and worse."""
 
     better: list[str]
     level: list[str]
     worse: list[str]
-    papers: list[str]  # of these, where its figure is the paper's
+    papers: list[str]  # those where its figure is the paper's
 
 
 def pages(material: Material, folder: Path) -> dict[Path, str]:
-    """Each page, with what was measured between its marks; the first one with the list of all."""
+    """The text of each page, with its generated parts."""
     every = Compared.read(material, folder)
     written = [(name, MEASURED, measured(every, name)) for name in BASELINES]
     written += [("index", LISTED, overview()), ("index", CHOSEN, chosen(folder / "dev"))]
@@ -58,7 +58,7 @@ def overview() -> str:
 
 
 def chosen(folder: Path) -> str:
-    """On the development sets: what `banyan eval --suite dev` left there, NAME-en.json."""
+    """The table of development sets, from the output of `banyan eval --suite dev` in NAME-en.json."""
     rows = []
     for system in SYSTEMS:
         path = folder / f"{system.name}-en.json"
@@ -70,7 +70,7 @@ def chosen(folder: Path) -> str:
 
 
 def measured(every: Compared, name: str) -> str:
-    """Of what `banyan baseline NAME` makes."""
+    """The figures of the systems that `banyan baseline NAME` makes."""
     own = [system for system in SYSTEMS if system.command.split()[:3] == ["banyan", "baseline", name]]
     others = [system for system in SYSTEMS if system.name in BESIDE and system not in own]
     shown = table(["", *MEASURES.values(), TIME], [_row(every, system) for system in (*own, *others)])
@@ -82,7 +82,7 @@ def measured(every: Compared, name: str) -> str:
 def _row(every: Compared, system: System) -> list[str]:
     found = [every.figure(system, of) for of in MEASURES]
     ratio = 1.0 if system.name == "default" else every.of(system).speed
-    time = f"{float(f'{1 / ratio:.2g}'):g}" if ratio else NOT_MEASURED  # two digits, and 980 for 9.8e+02
+    time = f"{float(f'{1 / ratio:.2g}'):g}" if ratio else NOT_MEASURED  # two digits; 980, not 9.8e+02
     return [system.told, *(one.told() if one else NOT_MEASURED for one in found), time]
 
 
@@ -94,7 +94,7 @@ def _said(every: Compared, system: System, others: Sequence[System]) -> str:
     for other in others:
         found = against(every, system, other)
         if any(found):
-            told.append(f"beside {BESIDE[other.name]} {_where(found)}")
+            told.append(f"compared with {BESIDE[other.name]}, {_where(found)}")
     cost = _cost(every, system)
     return ". ".join(part for part in ("; ".join(told), f"Cost: {cost}" if cost else "") if part)
 
@@ -114,8 +114,9 @@ def against(every: Compared, system: System, other: System) -> Against:
 def _where(found: Against) -> str:
     sets, languages = ([told[task] for task in found.better if task in told] for told in (SETS, NAMES))
     places = [f"{word} {listed(names)}" for word, names in (("on", sets), ("in", languages)) if names]
-    told = [f"**clearly better {' and '.join(places)}**" if places else "nowhere clearly better"]
-    told += [f"{len(some)} {how}" for how, some in (("level", found.level), ("clearly worse", found.worse)) if some]
+    told = [f"**significantly better {' and '.join(places)}**" if places else "nowhere significantly better"]
+    counts = {"without a significant difference": found.level, "significantly worse": found.worse}
+    told += [f"{len(some)} {how}" for how, some in counts.items() if some]
     return f"{', '.join(told)} (of {_counted(found)})"
 
 
@@ -125,11 +126,11 @@ def _counted(found: Against) -> str:
     told = listed([f"{n} {thing}{'s' if n > 1 else ''}" for thing, n in numbers.items() if n])
     if not found.papers:
         return told
-    return f"{told}, {'' if len(found.papers) == len(every) else 'partly '}by the paper's figures"
+    return f"{told}, {'' if len(found.papers) == len(every) else 'partly '}with the paper's figures"
 
 
 def _cost(every: Compared, system: System) -> str:
-    """As far as it was measured."""
+    """Time to train, memory and size, as far as they were measured."""
     times = [f"{clock(one.seconds)} to train{f' ({one.gpu})' if one.gpu else ''}"
              for one in every.trainings(system) if one.seconds is not None]  # fmt: skip
     found = every.of(system).all

@@ -1,4 +1,4 @@
-"""The sections of RESULTS.md that hold a table of the paper, ours beside it."""
+"""The sections of RESULTS.md with a table of the paper, our figures beside the paper's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.records.store import Records
 from experiments.training.runs import CHANNELS, EXPERIMENTS
 
 MODELS = {"Self-StrAE": "self-strae", "Banyan": "banyan"}
-Beside = list[tuple[str, Estimate, dict[str, Any] | None]]  # where, ours, the paper's
+Beside = list[tuple[str, Estimate, dict[str, Any] | None]]  # set, ours, the paper's
 
 
 def sentences(material: Material) -> str:
@@ -24,7 +24,7 @@ def sentences(material: Material) -> str:
 
 
 def words(material: Material) -> str:
-    told = "Spearman's ρ × 100; a word of several pieces is composed."
+    told = "Spearman's ρ × 100; a word of several pieces is composed by the tree."
     return _two_models(material, "2. English words", "lex_vs_self", "words", WORDS, told)
 
 
@@ -43,25 +43,26 @@ def _two_models(material: Material, title: str, name: str, group: str, sets: dic
     said = [f"- {model}: {verdict(found)}{_elsewhere(model, found)}" for model, found in compared.items()]
     checks = [score_check(check) for check in material.paper["scores"][name] if not check["agrees"]]
     said += _notes(material.records, {column: ("banyan", task) for column, task in sets.items()})
-    return section(title, what, table(["set", *head, "TF-IDF, nothing learnt"], rows), "\n".join([*said, *checks]))
+    return section(title, what, table(["set", *head, "TF-IDF (no training)"], rows), "\n".join([*said, *checks]))
 
 
 def _notes(records: Records, sets: dict[str, tuple[str, str]]) -> list[str]:
-    """What evaluation says about a set, by its name here: the run that has it, and its name there."""
+    """The notes of the evaluation about sets, given as name: (run, task)."""
     found = {told: records.note(*of) for told, of in sets.items()}
     return [f"- {told}: {note}." for told, note in found.items() if note]
 
 
 def score_check(check: dict[str, Any]) -> str:
     printed, mean = check["printed"], check["mean"]
-    return f"- The paper prints {printed:.2f} as the score of {check['row']}; the mean of its columns is {mean:.2f}."
+    return f"- The paper gives a score of {printed:.2f} for {check['row']}; the mean of its columns is {mean:.2f}."
 
 
 def verdict(compared: Beside) -> str:
-    """Where ours and the paper's differ by more than their deviations."""
+    """The sets on which ours and the paper's differ significantly, and the others."""
     if not any(ours.values for _, ours, _ in compared):
         return f"{NOT_RUN}."
-    kinds = {1: "higher than the paper's on", -1: "lower than the paper's on", 0: "not clearly different from it on"}
+    kinds = {1: "significantly higher than the paper on", -1: "significantly lower than the paper on",
+             0: "not significantly different on"}  # fmt: skip
     told = []
     for kind, words_ in kinds.items():
         found = [
@@ -72,13 +73,13 @@ def verdict(compared: Beside) -> str:
         if found:
             told.append(f"{words_} {listed(found)}")
     apart = any(clearly(ours, paper) for _, ours, paper in compared)
-    return f"ours is {'; '.join(told)}." + (" The corpus and the tokenizer are not the authors'." if apart else "")
+    return f"ours is {'; '.join(told)}." + (" Corpus and tokenizer differ from the authors'." if apart else "")
 
 
 def _elsewhere(model: str, compared: Beside) -> str:
-    """Self-StrAE's distance has a paragraph of its own."""
+    """A pointer to the discussion of Self-StrAE."""
     lower = any(clearly(ours, paper) == -1 for _, ours, paper in compared)
-    told = " That hardly explains so much, as Banyan has the same: see 6."
+    told = " That is unlikely to explain so large a difference, because Banyan uses the same ones: see section 6."
     return told if model == "Self-StrAE" and lower else ""
 
 
@@ -92,7 +93,7 @@ def retrieval(material: Material) -> str:
                 paper = material.cell("retrieve", model, f"{place} {column}")
                 ours = material.records.figure(run, place.lower(), metric)
                 absent = place == "Quora" and not ours.values
-                row += [paper_told(paper), "BEIR's Quora is not at hand" if absent else ours.told()]
+                row += [paper_told(paper), "BEIR's Quora not available" if absent else ours.told()]
                 row.append(difference(ours, paper))
                 if not absent:
                     compared[model].append((f"{place} {column}", ours, paper))
@@ -111,15 +112,15 @@ def retrieval(material: Material) -> str:
     if f1 is not None:
         all_f1 = [row["MRPC F1"]["mean"] for row in material.paper["tables"]["retrieve"].values()]
         said.append(
-            f"- Answering \"paraphrase\" always gives an F1 of {f1:.1f} on MRPC; all figures of the paper's table lie "
+            f'- Predicting "paraphrase" for every pair of MRPC gives an F1 of {f1:.1f}; the figures in the paper lie '
             f"between {min(all_f1):.1f} and {max(all_f1):.1f}."
         )
     said.append(
-        "- Classification: a GeLU network on frozen embeddings, its epoch chosen on held-out training data; the "
-        "authors' program chooses it on the test set."
+        "- Classification: a GeLU network on frozen embeddings. We choose its epoch on held-out training data, the "
+        "authors' program on the test set."
     )
     said += _notes(material.records, {"SST-2": ("banyan", "sst2"), "MRPC": ("banyan", "mrpc")})
-    columns = ["set", "measure", *head, "nothing learnt (TF-IDF; majority class)"]
+    columns = ["set", "measure", *head, "no training (TF-IDF; majority class)"]
     return section("3. Retrieval and classification", table(columns, rows), "\n".join(said), _stand_in(material))
 
 
@@ -129,8 +130,8 @@ def _stand_in(material: Material) -> str:
         ours = [material.records.figure(run, "quora_small_retrieval", metric).told() for run in MODELS.values()]
         rows.append([column, *ours])
     return (
-        "A stand-in built from pairs of questions (`quora_small_retrieval`), which must not be taken for BEIR's Quora; "
-        "the paper has no figure for it:\n\n" + table(["measure", *MODELS], rows)
+        "A smaller retrieval set made of pairs of Quora questions (`quora_small_retrieval`). It is not BEIR's "
+        "Quora, and the paper has no figure for it:\n\n" + table(["measure", *MODELS], rows)
     )
 
 
@@ -146,9 +147,9 @@ def languages(material: Material) -> str:
     rows.append(["Score", *_beside(paper, ours), material.baseline("languages", ["mean"], "TF-IDF")])
     said = [f"- Banyan: {verdict(compared)}", *_epochs(records)]
     said += _notes(records, {name: (code, code) for code, name in NAMES.items()})
-    columns = ["language", "paper", "ours", "difference", "TF-IDF, nothing learnt"]
+    columns = ["language", "paper", "ours", "difference", "TF-IDF (no training)"]
     epochs = EXPERIMENTS["af"].config(0).epochs
-    told = f"SemRel, Spearman's ρ × 100, after {epochs} epochs, as the authors' instructions say."
+    told = f"SemRel, Spearman's ρ × 100, after {epochs} epochs, as in the authors' instructions."
     return section("4. Nine languages", told, table(columns, rows), "\n".join(said))
 
 
@@ -160,15 +161,15 @@ def _epochs(records: Records) -> list[str]:
     short, long = (records.figure(name, "af", SPEARMAN) for name in ("af", "af-15"))
     few, many = (EXPERIMENTS[name].config(0).epochs for name in ("af", "af-15"))
     if not (short.values and long.values):
-        return [f"- Afrikaans after {many} epochs, as the paper's text implies: {NOT_RUN}."]
+        return [f"- Afrikaans after {many} epochs, as the text of the paper implies: {NOT_RUN}."]
     return [
-        f"- Afrikaans after {many} epochs, as the paper's text implies, instead of {few}: {long.told()} instead of "
-        f"{short.told()}{', no clear difference' if _inside(short, long) else ''}."
+        f"- Afrikaans after {many} epochs, as the text of the paper implies, instead of {few}: {long.told()} instead "
+        f"of {short.told()}{', not significantly different' if _inside(short, long) else ''}."
     ]
 
 
 def _inside(one: Estimate, other: Estimate) -> bool:
-    """Is the mean inside the other's interval, of a single seed?"""
+    """Whether the mean lies inside the other's interval, that of a single seed."""
     return other.low is not None and other.high is not None and other.low <= one.mean <= other.high
 
 
@@ -180,7 +181,7 @@ def parameters(material: Material) -> str:
         ours = [counts[kind] for kind in ("functions", "embedding", "output")] if counts else [NOT_RUN, None, None]
         rows.append([model, int(paper["mean"]) if paper else None, *ours])
     columns = ["model", "paper", "ours, functions", "embedding", "output layer (training only)"]
-    told = "Counted in the models themselves. The paper's are those outside the embedding, without the output layer."
+    told = "Counted in the models. The paper counts parameters other than the embedding and the output layer."
     return section("5. Parameters", told, table(columns, rows))
 
 
@@ -200,7 +201,7 @@ def channels(material: Material, notes: Sequence[str] = ()) -> str:
         a, b = twice["figures"]
         if a != b:
             said.append(
-                f"- The paper gives the score of {twice['what']} as {paper_told(a)} in one table and as "
-                f"{paper_told(b)} in another."
+                f"- The paper gives the score of {twice['what']} as {paper_told(a)} in one table and {paper_told(b)} "
+                "in another."
             )
     return section("7. K and U", table(["K", "U", *head], rows), "\n".join(said))

@@ -1,9 +1,9 @@
-"""The paper's tables, read from its LaTeX, as JSON to put beside our figures.
+"""Read the paper's tables from its LaTeX source and write them as JSON.
 
     python -m experiments.records.paper_tables [TEX] [--out experiments/results/paper.json]
 
-For each table: rows, their columns, and of each cell the mean and the deviation (null where none is printed). The
-columns that are an average of others are compared with that average.
+Each cell has a mean and a standard deviation (null if none is printed). Columns that should be the average of others
+are checked against that average.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.places import RESULTS
 
 TABLES = ("sts_vs_self", "lex_vs_self", "retrieve", "multilang", "params", "ablations", "ku")
 SCORE = "Score"
-ROUNDING = 0.0101  # half a hundredth of the average, half a hundredth of what is averaged, and floating point
+ROUNDING = 0.0101  # rounding of the average (0.005) and of the averaged figures (0.005), and floating point
 _UNITS = {"": 1.0, "M": 1e6, "B": 1e9}
 _NUMBER = re.compile(r"(≈)?\s*(\d+(?:\.\d+)?)([MB]?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 
@@ -30,7 +30,7 @@ Table = dict[str, dict[str, Cell]]
 
 
 def tables(tex: str) -> dict[str, Table]:
-    """Every table that we reproduce, by its label."""
+    """The tables that we reproduce, by label."""
     macros = dict(re.findall(r"\\newcommand\{\\(\w+)\}\{\\textsc\{([^}]*)\}\}", tex))
     found = {}
     for body in re.findall(r"\\begin\{table\*?\}(.*?)\\end\{table\*?\}", tex, re.S):
@@ -51,7 +51,7 @@ def _table(body: str, macros: dict[str, str]) -> Table:
     for block in blocks:
         base = last = ""
         for name, *cells in _rows(block, macros):
-            if not name:  # the deviations of the row above
+            if not name:  # deviations of the row above
                 _add_deviations(table[last], columns, cells)
                 continue
             last = f"{base} {name}" if name.startswith("+") else name
@@ -61,7 +61,7 @@ def _table(body: str, macros: dict[str, str]) -> Table:
 
 
 def _rows(block: str, macros: dict[str, str]) -> list[list[str]]:
-    """The cells of each line, as plain text; those that go over several columns, as often."""
+    """The cells of each line as plain text. A cell that spans several columns is repeated."""
     block = re.sub(r"\\(?:toprule|bottomrule|cmidrule\(\w+\)\{[\d-]+\})", "", block)
     lines = [line for line in re.split(r"\\\\", block) if line.strip()]
     return [[text for cell in line.split("&") for text in _spanned(cell, macros)] for line in lines]
@@ -79,7 +79,7 @@ def _plain(text: str, macros: dict[str, str]) -> str:
 
 
 def _columns(head: list[list[str]]) -> list[str]:
-    """Names of all columns but the first; of two lines of heads, both."""
+    """Names of all columns but the first. Two header lines are joined."""
     if len(head) == 1:
         return head[0][1:]
     return [" ".join(names) for names in zip(*(line[1:] for line in head), strict=True)]
@@ -88,7 +88,7 @@ def _columns(head: list[list[str]]) -> list[str]:
 def _cell(text: str) -> Cell:
     match = _NUMBER.fullmatch(text)
     if not match:
-        raise BanyanError(f"{text!r} is no figure of the paper's tables that we can read")
+        raise BanyanError(f"cannot read {text!r} as a figure of the paper's tables")
     about, mean, unit, deviation = match.groups()
     cell: Cell = {"mean": float(mean) * _UNITS[unit], "sd": float(deviation) if deviation else None}
     return {**cell, "about": True} if about else cell
@@ -100,7 +100,7 @@ def _add_deviations(row: dict[str, Cell], columns: list[str], cells: list[str]) 
 
 
 def scores(table: Table) -> list[dict[str, Any]]:
-    """Of each row with a score: is it the mean of the other columns, to rounding?"""
+    """For each row with a score: is it the mean of the other columns, up to rounding?"""
     checks = []
     for name, row in table.items():
         if SCORE in row:
@@ -112,12 +112,12 @@ def scores(table: Table) -> list[dict[str, Any]]:
 
 
 def repeated(found: dict[str, Table]) -> list[dict[str, Any]]:
-    """The same model's score in two tables: is it the same figure?"""
+    """Scores of the same model in two tables."""
     twice = [
-        ("Banyan, sentences", "sts_vs_self", "Banyan", "Score", "ku", "128", "STS Score"),
-        ("Banyan, words", "lex_vs_self", "Banyan", "Score", "ku", "128", "Lex Score"),
-        ("Banyan, sentences", "sts_vs_self", "Banyan", "Score", "ablations", "Entangled Trees ++ CE loss", "Score"),
-        ("Self-StrAE, sentences", "sts_vs_self", "Self-StrAE", "Score", "ablations", "Standard Trees", "Score"),
+        ("Banyan on sentences", "sts_vs_self", "Banyan", "Score", "ku", "128", "STS Score"),
+        ("Banyan on words", "lex_vs_self", "Banyan", "Score", "ku", "128", "Lex Score"),
+        ("Banyan on sentences", "sts_vs_self", "Banyan", "Score", "ablations", "Entangled Trees ++ CE loss", "Score"),
+        ("Self-StrAE on sentences", "sts_vs_self", "Self-StrAE", "Score", "ablations", "Standard Trees", "Score"),
     ]
     return [
         {"what": what, "tables": [a, b], "figures": [found[a][row][column], found[b][other][at]]}

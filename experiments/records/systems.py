@@ -1,4 +1,4 @@
-"""The systems that Banyan is compared with, and Banyan: what each scores and costs, wherever that is recorded."""
+"""Banyan and the systems that it is compared with: their scores and costs, from all records."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from experiments.records.sets import NAMES, SPEARMAN, STS, WORDS
 
 ENGLISH = "en"
 WIKI_103 = "Wiki-103, ten times the text"
-OTHERS = "what others had"
+OTHERS = "pretrained by others"
 PRETRAINED = "banyan baseline pretrained"
 
 
 class System(NamedTuple):
-    """A row, and where its figures are. What was measured here goes before what the paper says."""
+    """A row of the comparison, and where its figures are. Our measurements take precedence over the paper's figures."""
 
-    name: str  # of its records, NAME-LANGUAGE.json
+    name: str  # of its records: NAME-LANGUAGE.json
     told: str
-    run: str = ""  # of a preset, the record of its training
-    counted: str = ""  # its column in baselines.json
-    paper: str = ""  # its row in the paper's tables
-    text: str = ""  # what others trained it on, or the paper
-    command: str = ""  # that makes the folder
+    run: str = ""  # name of the training run, for a preset
+    counted: str = ""  # column in baselines.json
+    paper: str = ""  # row in the paper's tables
+    text: str = ""  # training text, if it was not trained here
+    command: str = ""  # that makes its folder
 
     @property
     def pretrained(self) -> bool:
@@ -71,10 +71,10 @@ PRESETS = tuple(System(name, f"Banyan, `{name}`", run, command=f"banyan train co
                 for name, run in (("default", "default"), ("light", "light"), ("paper", "banyan")))  # fmt: skip
 SYSTEMS = (*PRESETS, *_BASELINES)
 
-# What a figure can be of: sts, words, arguana, languages, a language, a set, or one of these. Where each source has it:
+# A figure is of: sts, words, arguana, languages, a language, a set, or one of CLASSIFICATION. Where each source has it:
 CLASSIFICATION = {"sst2": "SST-2, accuracy", "mrpc accuracy": "MRPC, accuracy", "mrpc f1": "MRPC, F1"}
 _SETS = {column: (group, column, task) for group, of in (("sts", STS), ("words", WORDS)) for column, task in of.items()}
-_TASKS = {  # task and metric, of all that are not Spearman's of the task of that name
+_TASKS = {  # task and metric, unless it is Spearman of the task of that name
     "sts": (f"mean of {len(STS)} sets", SPEARMAN),
     "words": (f"mean of {len(WORDS)} sets", SPEARMAN),
     "arguana": ("arguana", "nDCG@10"),
@@ -82,7 +82,7 @@ _TASKS = {  # task and metric, of all that are not Spearman's of the task of tha
     "mrpc accuracy": ("mrpc", "accuracy"),
     "mrpc f1": ("mrpc", "f1"),
 }
-_COUNTED = {  # table of baselines.json, and how its row begins
+_COUNTED = {  # table of baselines.json, and the first cells of the row
     "sts": ("sts", ["mean"]),
     "words": ("words", ["mean"]),
     "arguana": ("retrieval", ["arguana", "nDCG@10"]),
@@ -91,7 +91,7 @@ _COUNTED = {  # table of baselines.json, and how its row begins
     **{code: ("languages", [code]) for code in LANGUAGES},
 }
 _PAPER_OF = {"sts": "sts_vs_self", "words": "lex_vs_self"}
-_PAPER = {  # table and column
+_PAPER = {  # table of the paper, and column
     **{group: (name, "Score") for group, name in _PAPER_OF.items()},
     "arguana": ("retrieve", "Arguana NDCG@10"),
     "languages": ("multilang", "Score"),
@@ -107,38 +107,38 @@ class Figure(NamedTuple):
     low: float
     high: float
     seeds: int = 1
-    papers: bool = False  # no figure of ours
+    papers: bool = False  # it is the paper's, not ours
 
     def told(self) -> str:
         return f"{self.value:.2f}{' (paper)' if self.papers else ''}"
 
     def level(self, other: Figure) -> bool:
-        """Is either inside the other's interval?"""
+        """Whether either value lies inside the other's interval."""
         return self.low <= other.value <= self.high or other.low <= self.value <= other.high
 
 
 class Training(NamedTuple):
-    """What one way to train it took."""
+    """Time and memory of one training."""
 
     seconds: float | None
     memory: int | None  # bytes
-    gpu: str = ""  # on which; "": none
-    of_gpu: bool = False  # the memory, and not of the process
+    gpu: str = ""  # its name; "" for a CPU
+    of_gpu: bool = False  # memory is of the GPU, not of the process
 
 
 class Measured:
-    """What measuring/compared.py left of a system in a language: scores of each seed, and costs."""
+    """The records of a system in a language: scores for each seed, and costs."""
 
     def __init__(self, records: Sequence[dict[str, Any]] = ()) -> None:
         self.records = sorted(records, key=lambda one: ("figures" in one, _seed(one)))
         self.scores = {_seed(one): one for one in self.records if one.get("figures")}
-        self.all: dict[str, Any] = {}  # of what several say, a record of costs alone goes first, then the lowest seed
+        self.all: dict[str, Any] = {}  # precedence: records of costs only, then the lowest seed
         for record in reversed(self.records):
             self.all.update({key: value for key, value in record.items() if value is not None or key not in self.all})
 
     @property
     def about(self) -> dict[str, Any]:
-        """What was noted when it was made."""
+        """The notes of the command that made it."""
         return self.all.get("made", {}).get("about") or {}
 
     @property
@@ -147,7 +147,7 @@ class Measured:
 
     @property
     def speed(self) -> float | None:
-        """Preset default = 1."""
+        """Relative to preset default."""
         return self.all.get("speed", {}).get("ratio")
 
     def training(self) -> Training:
@@ -158,7 +158,7 @@ class Measured:
 
 
 class Compared(NamedTuple):
-    """All that is told of them."""
+    """All records of the comparison."""
 
     material: Material
     found: dict[tuple[str, str], Measured]  # by name and language
@@ -181,17 +181,17 @@ class Compared(NamedTuple):
         return bool(system.run or self.of(system).all.get("dimensions"))
 
     def trainings(self, system: System) -> Iterator[Training]:
-        """The fastest run of a preset; what was trained for the comparison."""
+        """The fastest recorded run of a preset, and the training for the comparison."""
         if runs := self.runs(system):
             best = min(runs, key=lambda run: run["training"]["seconds"])
-            at_once = f", {best['sharing']} at once" if best["sharing"] > 1 else ""
+            at_once = f", {best['sharing']} concurrent runs" if best["sharing"] > 1 else ""
             of_gpu = best["machine"].get("device") != "cpu"
             gpu = f"{best['machine']['name']}{at_once}" if of_gpu else ""
             yield Training(best["training"]["seconds"], best["training"]["peak_memory_bytes"], gpu, of_gpu)
         yield self.of(system).training()
 
     def steps_before(self, system: System, language: str = ENGLISH) -> int | None:
-        """Of the transformer that this one was trained from, if that was measured, too."""
+        """Steps of the transformer that this one was initialised from, if it is recorded too."""
         start = Path(self.of(system, language).settings.get("init") or "nowhere").name
         others = (one for (_, of), measured in self.found.items() if of == language for one in measured.records)
         found = (one["made"].get("about") or {} for one in others if one.get("folder") == start)
@@ -261,7 +261,7 @@ def _over_seeds(figures: Sequence[Figure]) -> Figure | None:
 
 
 def _of_seeds(estimate: Estimate) -> Figure | None:
-    """Two deviations to either side; of one seed, the interval of its set."""
+    """Mean ± two standard deviations; for a single seed, the interval of its set."""
     if not estimate.values:
         return None
     mean, away = estimate.mean, 2 * (estimate.sd or 0.0)
@@ -271,7 +271,7 @@ def _of_seeds(estimate: Estimate) -> Figure | None:
 
 
 def _mean(figures: Sequence[Figure]) -> Figure:
-    """Its interval is as if no set erred with another."""
+    """The mean, with the interval for independent sets."""
     value = sum(one.value for one in figures) / len(figures)
     away = sum(((one.high - one.low) / 2) ** 2 for one in figures) ** 0.5 / len(figures)
     return Figure(value, value - away, value + away)

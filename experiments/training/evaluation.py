@@ -1,4 +1,4 @@
-"""The figures of a trained model, made on the CPU, where they need not wait for the next run on the GPU."""
+"""Evaluate trained models on the CPU, while the GPU trains the next run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLASSIFICATION = "classification"
 
 
 def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path, data: Path, wanted: list[str]) -> Any:
-    """What the run's record says under "figures" and "scores"."""
+    """Evaluate a model: the values of "figures" and "scores" in its record."""
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
     if record["model"] == "no-tree":
         from experiments.training.no_tree import Encoder
@@ -47,7 +47,7 @@ def suites_of(language: str, classification: bool) -> list[str]:
 
 def _suite(encode: Any, suite: str, data: Path, language: str) -> list[Row]:
     languages = [] if language == "en" else [language]
-    if suite == "dev" and language == "es":  # there is none for Spanish
+    if suite == "dev" and language == "es":  # Spanish has no development set
         return []
     return suites.run(encode, suite, data, languages)
 
@@ -69,7 +69,7 @@ def _figure(row: Row) -> dict[str, Any]:
 
 
 def _scores(rows: list[Row]) -> dict[str, dict[str, float]]:
-    """The means over the sentence sets and over the word sets, each with its interval."""
+    """Means over the sentence sets and over the word sets, with intervals."""
     found = {}
     for group, members in itertools.groupby(rows, key=lambda row: row.group):
         outcomes = [row.outcome for row in members if row.outcome is not None]
@@ -80,7 +80,7 @@ def _scores(rows: list[Row]) -> dict[str, dict[str, float]]:
 
 
 class Here(Executor):
-    """Work is done where it is asked for: on the CPU there is nothing to go on with meanwhile."""
+    """Run tasks at once in this process, for training on a CPU."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future:
         future: Future = Future()
@@ -92,22 +92,22 @@ class Here(Executor):
 
 
 def beside(workers: int) -> Executor:
-    """What evaluates while a GPU trains on; each worker has its share of the cores."""
+    """Processes that evaluate while a GPU trains, each with its share of the cores."""
     if workers == 0:
         return Here()
-    cores = max(1, (threads.available() - 2) // workers)  # two are left to training
+    cores = max(1, (threads.available() - 2) // workers)  # training keeps two
     return ProcessPoolExecutor(workers, get_context("spawn"), _settle, (cores,))
 
 
 def _settle(cores: int) -> None:
-    """A worker keeps to so many cores, and ends when it is told to by its parent, not by the terminal."""
+    """Limit a worker to a number of cores, and let only its parent stop it."""
     os.environ["BANYAN_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(cores)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 def check_data(data: Path, language: str, wanted: list[str]) -> None:
-    """An error now rather than after training."""
+    """Raise an error before training if evaluation sets are missing."""
     for suite in wanted:
         languages = [] if language == "en" else [language]
         if suite == "dev" and language == "es":

@@ -1,4 +1,4 @@
-"""What was tried to get past the paper: each an experiment that is measured on the development sets alone.
+"""Ideas for improving on the paper. Each is a run that is evaluated on the development sets only.
 
     python -m experiments.training.reproduce ideas --work work
 """
@@ -115,10 +115,10 @@ IDEAS = [
     _idea("counted-parts-no-dropout", COUNTED, PARTS, {"dropout": 0.0}),
     _idea("counted-parts-balanced", COUNTED, PARTS, {"structure": "balanced"}),
     _idea("counted-parts-50000", COUNTED, PARTS, {"vocab_size": 50_000}),
-    # with n-grams that have marks at their ends
+    # n-grams now have marks at the ends of a piece
     *(_idea(f"start-{name}", START, settings, group="second") for name, settings in _SECOND.items()),
     _idea("start-untrained", START, group="second", trained=False),
-    # what was good in the second, together
+    # the best changes of the second list, combined
     *(_idea(f"third-{name}", THIRD, settings, group="third") for name, settings in _THIRD.items()),
     _idea("third-untrained", THIRD, group="third", trained=False),
     *(_idea(f"fourth-{name}", FOURTH, settings, group="fourth") for name, settings in _FOURTH.items()),
@@ -133,7 +133,7 @@ IDEAS = [
     _idea(
         "once", FOURTH, CHEAP, {"subword_model": "bpe", "sublinear_tf": True, "epochs": 8}, group="sixth", language="ha"
     ),
-    # next: each token once in a tree; how many epochs, and which pieces, for other languages
+    # each token once in a tree; epochs and pieces for other languages
     _idea("seventh", ONCE, group="seventh-list"),
     _idea("seventh-bpe", ONCE, {"subword_model": "bpe"}, group="seventh-list"),
     _idea("seventh-x2", ONCE, {"vocab_factor": 2.0}, group="seventh-list"),
@@ -148,7 +148,7 @@ IDEAS = [
         for kind in ("unigram", "bpe")
         for n in (5, 12)
     ),
-    # once more with every repeat in the trees that are learnt from
+    # again with all repeats in the training trees
     _idea("eighth", FOURTH, group="eighth-list"),
     _idea("eighth-bpe", FOURTH, {"subword_model": "bpe"}, group="eighth-list"),
     _idea("eighth-512", FOURTH, WIDE, group="eighth-list"),
@@ -160,7 +160,7 @@ IDEAS = [
         _idea("ninth-512", ONCE, WIDE, {"subword_model": "bpe", "epochs": 12}, group="ninth-list", language=one)
         for one in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
-    # spelling has dimensions of its own: need leaves begin with it, and can they be whole words?
+    # spelling has dimensions of its own: is it still needed in the leaves, and does a larger vocabulary help?
     *(_idea(f"twelfth-{name}", TWELFTH, settings, group="twelfth-list") for name, settings in _TWELFTH.items()),
     *(
         _idea(f"twelfth-{name}", TWELFTH, _TWELFTH[name], {"epochs": None}, group="twelfth-list", language=language)

@@ -1,11 +1,11 @@
-"""The control without a tree: a sentence is the mean of its leaves.
+"""The control without trees: a sentence is the mean of its leaves.
 
-The rest is as near to Banyan as can be: dropout on leaf types, one step down (Equation 4, U = 2) from a sentence to the
-tokens in it, the mean over the sentences that hold a token, cross-entropy over the vocabulary, the same optimiser,
-batches and initial weights.
+Everything else is as close to Banyan as possible: dropout on leaf types, one decomposition (Equation 4, U = 2) from a
+sentence to its tokens, the mean over the sentences that contain a token, cross-entropy over the vocabulary, the same
+optimiser, batches and initial weights.
 
-All that is known before training (which tokens a batch has, which sentences hold them) is worked out for a whole epoch
-at once, so that no step waits for the host.
+The indices of all batches of an epoch (distinct tokens, sentences that contain them) are computed at once, so that no
+step waits for the host.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Batch(NamedTuple):
     """B sentences, L distinct tokens."""
 
     token: Tensor  # [L]
-    leaf: Tensor  # [T]: which of them stands at each place
-    at: Tensor  # [T]: in which sentence
+    leaf: Tensor  # [T]: the index in `token` of each position
+    at: Tensor  # [T]: the sentence of each position
     length: Tensor  # [B]
     holder: Tensor  # [P]: a sentence ...
-    held: Tensor  # [P]: ... and a token that is in it
-    holders: Tensor  # [L]: in how many sentences each token is
+    held: Tensor  # [P]: ... and a token that it contains
+    holders: Tensor  # [L]: the number of sentences that contain each token
 
 
 class NoTree(nn.Module):
@@ -77,7 +77,7 @@ class NoTree(nn.Module):
 
 
 class Encoder:
-    """Text in, means of leaves out."""
+    """Encode texts as the means of their leaves."""
 
     def __init__(self, tokenizer: Tokenizer, embedding: np.ndarray) -> None:
         self.tokenizer, self.embedding = tokenizer, embedding
@@ -95,7 +95,7 @@ class Encoder:
 
 
 def train(model: NoTree, store: Store, dev: Store) -> dict[str, Any]:
-    """All epochs; what it took."""
+    """Train for all epochs; return the sums and losses of the run."""
     config, device = model.config, model.embedding.device
     model.precision = devices.choose_precision("auto", device)
     optimiser = devices.adam(model.parameters(), config.lr)
@@ -129,7 +129,7 @@ def train(model: NoTree, store: Store, dev: Store) -> dict[str, Any]:
 
 @torch.no_grad()
 def _dev_loss(model: NoTree, dev: Store) -> float:
-    """Mean over the held-out batches, without dropout."""
+    """Mean loss over the held-out batches, without dropout."""
     size, most = model.config.batch_size, min(len(dev), DEV_MOST)
     chosen = [np.arange(start, min(start + size, most)) for start in range(0, most, size)]
     losses = [model(batch) for batch in OnDevice(dev, model.embedding.device).batches(chosen)]
@@ -137,7 +137,7 @@ def _dev_loss(model: NoTree, dev: Store) -> float:
 
 
 class OnDevice:
-    """A store's tokens in the device's memory."""
+    """The tokens of a store in the memory of a device."""
 
     def __init__(self, store: Store, device: torch.device) -> None:
         self.device = device
@@ -145,12 +145,12 @@ class OnDevice:
         self.tokens = torch.from_numpy(np.asarray(store.tokens).astype(np.int64)).to(device)
 
     def batches(self, chosen: Sequence[np.ndarray]) -> Iterator[Batch]:
-        """These sentences of the store."""
+        """Batches of the chosen sentences."""
         order = np.concatenate(chosen)
         lengths = np.diff(self.offsets)[order]
         ends = np.concatenate([[0], np.cumsum(lengths)])
         sizes = np.array([len(indices) for indices in chosen])
-        place = np.concatenate([np.arange(size) for size in sizes])  # of a sentence in its batch
+        place = np.concatenate([np.arange(size) for size in sizes])  # the index of a sentence in its batch
 
         def of_each_place(values: np.ndarray) -> Tensor:
             return torch.repeat_interleave(on_device(values), length, output_size=int(ends[-1]))
@@ -163,7 +163,7 @@ class OnDevice:
         tokens = self.tokens[of_each_place(self.offsets[order] - ends[:-1]) + here]
         at, batch = of_each_place(place), of_each_place(np.repeat(np.arange(len(sizes)), sizes))
         vocabulary, most = int(self.tokens.max()) + 1, int(sizes.max())
-        pairs = torch.unique((batch * vocabulary + tokens) * most + at)  # batch, token, sentence: each once, sorted
+        pairs = torch.unique((batch * vocabulary + tokens) * most + at)  # distinct (batch, token, sentence), sorted
         types, held, holders = torch.unique_consecutive(pairs // most, return_inverse=True, return_counts=True)
         leaf = torch.searchsorted(types, batch * vocabulary + tokens)
         count = torch.bincount(types // vocabulary, minlength=len(sizes))

@@ -1,4 +1,4 @@
-"""What a card drew while something ran, by nvidia-smi; nothing where there is none."""
+"""The power draw of a GPU during a block of code, from nvidia-smi."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 
 import torch
 
-_SECONDS = 1.0  # between two looks
+_SECONDS = 1.0  # between samples
 
 
 class Power:
-    """Watts: the card's limit, and what it drew at each look."""
+    """Power in watts: the limit of the card, and samples."""
 
     def __init__(self) -> None:
         self.limit = 0.0
         self.samples: list[float] = []
 
     def record(self, seconds: float) -> dict[str, float] | None:
-        """Energy-relevant figures of a run of this length."""
+        """Power and energy of a run of this length; None without samples."""
         if not self.samples:
             return None
         mean = sum(self.samples) / len(self.samples)
@@ -32,8 +32,8 @@ class Power:
             "watt_hours": mean * seconds / 3600,
         }
 
-    def look(self, card: int) -> bool:
-        """Take a sample, if the card tells."""
+    def sample(self, card: int) -> bool:
+        """Take a sample; False if the card reports none."""
         asked = ["nvidia-smi", f"--id={card}", "--query-gpu=power.draw,power.limit", "--format=csv,noheader,nounits"]
         try:
             told = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout
@@ -46,11 +46,11 @@ class Power:
 
 @contextmanager
 def sampled(device: torch.device) -> Iterator[Power]:
-    """What the device draws during the block."""
+    """Sample the power draw of a device during the block."""
     power, ended = Power(), threading.Event()
 
     def watch() -> None:
-        while not ended.wait(_SECONDS) and power.look(device.index or 0):
+        while not ended.wait(_SECONDS) and power.sample(device.index or 0):
             pass
 
     watcher = threading.Thread(target=watch, daemon=True)

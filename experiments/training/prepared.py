@@ -1,7 +1,7 @@
-"""A language's corpus as training reads it: tokenizer.json, store/ and dev/ in a folder of its own, made once.
+"""Tokenised corpora: a folder for each language and tokenizer, with tokenizer.json, store/ and dev/.
 
-Where the folder holds them already they are used as they are, so it can be carried to a machine without the corpus;
-delete it to have them made again.
+A folder that exists is used as it is, so that it can be copied to a machine without the corpus. Delete it to make it
+again.
 """
 
 from __future__ import annotations
@@ -27,23 +27,18 @@ class Prepared:
     dev: Store
 
 
-def sources(language: str, data: Path) -> tuple[Path, Path]:
-    """The corpus and its held-out part."""
-    return corpus(data, language, "train"), corpus(data, language, "dev")
-
-
 def prepared(language: str, data: Path, work: Path, display: Display, config: Config | None = None) -> Prepared:
-    """With the tokenizer that the settings ask for; without them, the usual one."""
+    """The prepared corpus of a language, made if needed, with the tokenizer of the settings (default: preset paper)."""
     config = config or Config()
     folder = work / name_of(language, config)
-    train, dev = sources(language, data)
+    train, dev = (corpus(data, language, split) for split in ("train", "dev"))
     tokenizer = _tokenizer(folder, train, config, display)
     store = _store(folder / "store", train, tokenizer, config, display)
     return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, config, display))
 
 
 def name_of(language: str, config: Config) -> str:
-    """Of the folder."""
+    """The name of the folder."""
     usual = Config()
     parts = [config.subword_model if config.subword_model != usual.subword_model else None, config.vocab_size]
     parts += [f"x{config.vocab_factor:g}" if config.vocab_factor != 1 else None]
@@ -55,7 +50,7 @@ def _tokenizer(folder: Path, corpus: Path, config: Config, display: Display) -> 
     path = folder / TOKENIZER
     if not path.exists():
         _must_exist(corpus, folder)
-        display.note(f"making a vocabulary of {corpus}")
+        display.note(f"training a tokenizer on {corpus}")
         folder.mkdir(parents=True, exist_ok=True)
         Tokenizer.train(
             Corpus(corpus),
@@ -85,4 +80,4 @@ def _store(folder: Path, corpus: Path, tokenizer: Tokenizer, config: Config, dis
 
 def _must_exist(corpus: Path, folder: Path) -> None:
     if not corpus.exists():
-        raise BanyanError(f"there is neither {corpus} nor what was prepared of it in {folder}: say --data, or --work")
+        raise BanyanError(f"there is no corpus {corpus} and no prepared copy in {folder}: check --data and --work")

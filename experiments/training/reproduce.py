@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         todo = plan(chosen(options.names), options.seeds)
         if options.prepare:
-            for one, seed in todo:  # what is there already is not made again
+            for one, seed in todo:  # a folder that exists is not made again
                 prepared(one.language, options.data, options.work, Display(), one.config(seed))
             return 0
         for experiment, _ in todo:
@@ -52,28 +52,29 @@ def main(arguments: list[str] | None = None) -> int:
     except BanyanError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    on_cpu = devices.choose(options.device).type == "cpu"  # where training has use for every core
+    on_cpu = devices.choose(options.device).type == "cpu"  # then training needs every core
     with beside(0 if on_cpu else options.workers) as pool:
-        return Session(options, display, pool).run(todo)
+        return Reproduction(options, display, pool).run(todo)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="NAME")
     add_data_option(parser)
-    parser.add_argument("--work", type=Path, required=True, help="where prepared corpora are, and runs under way")
+    parser.add_argument("--work", type=Path, required=True, help="holds prepared corpora and unfinished runs")
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"holds {store.RUNS}/ and {store.IDEAS}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--prepare", action="store_true", help="only make tokenizers and stores")
-    parser.add_argument("--classification", action="store_true", help=f"also SST-2 and MRPC, of {CLASSIFIED}")
-    parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="of these runs, or of all")
-    parser.add_argument("--keep-output", action="store_true", help="of those runs, in a file of its own")
-    parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="where they go, as NAME-SEED.npz")
-    parser.add_argument("--workers", type=int, default=4, help="processes that evaluate beside a GPU (0: none)")
-    parser.add_argument("--commit", default=commit(), help="of the code (default: what git says)")
-    parser.add_argument("--sharing", type=int, default=1, help="so many of these commands share the device: recorded")
-    parser.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="begin no run later")
+    parser.add_argument("--prepare", action="store_true", help="prepare the corpora and train nothing")
+    also = f"evaluate {' and '.join(CLASSIFIED)} on SST-2 and MRPC too"
+    parser.add_argument("--classification", action="store_true", help=also)
+    parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="keep the weights of these runs, or of all")
+    parser.add_argument("--keep-output", action="store_true", help="keep their output layers too, in separate files")
+    parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="folder for NAME-SEED.npz")
+    parser.add_argument("--workers", type=int, default=4, help="processes that evaluate while a GPU trains (0: none)")
+    parser.add_argument("--commit", default=commit(), help="commit to record (default: from git)")
+    parser.add_argument("--sharing", type=int, default=1, help="concurrent runs on the device, to record")
+    parser.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="start no run later")
     return parser.parse_args(arguments)
 
 
@@ -84,7 +85,7 @@ def _wanted(experiment: Experiment, options: argparse.Namespace) -> list[str]:
 
 
 @dataclass
-class Session:
+class Reproduction:
     options: argparse.Namespace
     display: Display
     pool: Executor
@@ -93,12 +94,12 @@ class Session:
     pending: list[tuple[Path, dict[str, Any], Future]] = field(default_factory=list)
 
     def run(self, todo: list[tuple[Experiment, int]]) -> int:
-        """All of it; what went wrong is told, and does not stop the rest."""
+        """Train and evaluate everything. A run that fails is reported and does not stop the others."""
         began = time.monotonic()
         try:
             for experiment, seed in todo:
                 if time.monotonic() - began > self.options.stop_after:
-                    print("time is up: the same command goes on from here", file=sys.stderr)
+                    print("time is up: run the same command again to continue", file=sys.stderr)
                     break
                 try:
                     self._one(experiment, seed)
@@ -171,7 +172,7 @@ class Session:
         return self.corpora[name]
 
     def _kept(self, stem: str) -> Weights | None:
-        """The weights of a run that was finished earlier, if they were kept."""
+        """The weights of a finished run, if they were kept."""
         path = self.options.out_weights / f"{stem}.npz"
         if not path.exists():
             return None

@@ -1,9 +1,10 @@
-"""The training runs behind the tables, by name: what each one changes, and which of them come first.
+"""The training runs behind the tables, by name: the settings that each one changes, and its importance.
 
-What the paper does not say is settled here. Rows that mix Self-StrAE with Banyan keep the optimiser of their
-objective: contrastive ones Self-StrAE's (learning rate 1e-4, gradients clipped at 1, leaf dropout 0.2; in entangled
-trees that is of leaf types), those with cross-entropy Banyan's (1e-3, dropout 0.1). Linear functions have K = U = 16,
-diagonal ones K = 128, U = 2. Self-StrAE with both objectives has the rate that its authors' instructions give for it.
+The paper leaves some settings open. Here, rows that mix Self-StrAE with Banyan use the optimiser of their objective:
+contrastive rows that of Self-StrAE (learning rate 1e-4, gradients clipped at norm 1, leaf dropout 0.2, which in
+entangled trees applies to leaf types), rows with cross-entropy that of Banyan (1e-3, dropout 0.1). Linear functions
+have K = U = 16, diagonal ones K = 128, U = 2. Self-StrAE with both objectives has the learning rate that its authors'
+instructions give for it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from banyan.config import Config
+from banyan.config import DEFAULT_PRESET, Config
 from banyan.evaluate.suites import LANGUAGES
+from experiments.data import SHOWN, corpus
 
 LANGUAGE_EPOCHS = 8
 STRUCTURES = ("random", "balanced", "right-branching")
@@ -22,27 +24,43 @@ CHANNELS = (4, 8, 16, 32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class Experiment:
-    """A run, for any seed."""
+    """A training run, for any seed."""
 
     name: str
     groups: tuple[str, ...]
-    importance: int  # 1 is what gets more seeds first
+    importance: int  # runs of importance 1 get further seeds first
     language: str = "en"
     preset: str = "paper"
-    settings: Mapping[str, Any] = field(default_factory=dict)  # where they differ from the preset's
+    settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the preset's
     model: str = "banyan"  # or "no-tree"
-    trained: bool = True  # or as initialised
-    choosing: bool = False  # it is measured on the development sets alone
+    trained: bool = True  # False: evaluate the initial weights
+    choosing: bool = False  # an idea: evaluate it on the development sets only
 
     def config(self, seed: int) -> Config:
         return Config.from_preset(self.preset, **self.settings, seed=seed)
 
     def recorded(self, seed: int) -> dict[str, Any]:
-        """What must be the same for a result to be this run's."""
+        """The part of a record that identifies the run."""
         settings = self.config(seed).to_dict()
         if not self.trained:
             settings["epochs"] = 0
         return {"name": self.name, "seed": seed, "language": self.language, "model": self.model, "settings": settings}
+
+    def command(self, seed: int) -> str | None:
+        """The command that trains the same model; None if `banyan train` cannot."""
+        if self.model != "banyan" or not self.trained:
+            return None
+        train, dev = (corpus(SHOWN, self.language, split) for split in ("train", "dev"))
+        parts = ["banyan", "train", str(train), "--dev", str(dev), "--out", f"models/{self.name}-{seed}"]
+        if self.preset != DEFAULT_PRESET:
+            parts += ["--preset", self.preset]
+        usual = Config.from_preset(self.preset).to_dict()
+        for name, value in self.config(seed).to_dict().items():
+            if value != usual[name]:
+                flag = name.replace("_", "-")
+                off = "" if value else "no-"
+                parts += [f"--{off}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        return " ".join(parts)
 
 
 def _ablation(name: str, preset: str, importance: int = 2, **settings: Any) -> Experiment:
@@ -70,7 +88,7 @@ _ALL = [
     Experiment("no-tree-untrained", ("controls",), 3, model="no-tree", trained=False),
     *(Experiment(f"channels-{k}", ("channels",), 3, settings={"channels": k}) for k in CHANNELS if k != 128),
     Experiment("af-15", ("languages",), 3, "af"),
-    _ablation("self-strae-fast", "self-strae", 3, epochs=5, lr=1e-3),  # does its rate explain its distance?
+    _ablation("self-strae-fast", "self-strae", 3, epochs=5, lr=1e-3),  # is the learning rate too low?
     Experiment("both", ("ablations",), 3, preset="self-strae", settings={"objective": "both", "lr": 1e-3}),
     Experiment("default", ("presets",), 1, preset="default"),
     Experiment("light", ("presets",), 1, preset="light"),

@@ -1,4 +1,4 @@
-"""One training run on a prepared corpus: its weights, and the record of what it took."""
+"""Train one run on a prepared corpus; return its weights and its record."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from banyan.config import DEFAULT_PRESET, Config
+from banyan.config import Config
 from banyan.model import BanyanModel
 from banyan.support import devices, threads
 from banyan.support.display import Display
 from banyan.training.distributed import Processes
 from banyan.training.folder import METRICS, RunFolder
 from banyan.training.run import Run
-from experiments.data import SHOWN
 from experiments.hardware import processor
 from experiments.places import ROOT
 from experiments.training import no_tree
 from experiments.training.power import sampled
-from experiments.training.prepared import Prepared, sources
+from experiments.training.prepared import Prepared
 from experiments.training.runs import Experiment
 from experiments.training.weights import Weights
 
@@ -36,7 +35,7 @@ _PACKAGES = ("banyan-embed", "torch", "triton", "numpy", "numba", "tokenizers")
 
 
 class Trained(NamedTuple):
-    weights: Weights  # the embedding and, of trees, the seven functions and the output layer
+    weights: Weights  # the embedding; for models with trees also the functions and the output layer
     parameters: dict[str, int]
     training: dict[str, Any]
 
@@ -44,7 +43,7 @@ class Trained(NamedTuple):
 def trained(
     experiment: Experiment, seed: int, text: Prepared, folder: Path, device: torch.device, display: Display
 ) -> tuple[Weights, dict[str, Any]]:
-    """The weights after all epochs (or none), and everything about the run but its figures."""
+    """The weights after training (or as initialised), and the record of the run without its figures."""
     config = experiment.config(seed)
     _forget(device)
     started = time.monotonic()
@@ -61,7 +60,7 @@ def trained(
         "energy": power.record(result.training["seconds"]) if experiment.trained else None,
         "seconds_in_all": time.monotonic() - started,
         "machine": machine(device),
-        "command": command(experiment, seed) if experiment.model == "banyan" and experiment.trained else None,
+        "command": experiment.command(seed),
     }
     return result.weights, record
 
@@ -93,7 +92,7 @@ def _no_tree(experiment: Experiment, config: Config, text: Prepared, device: tor
 
 
 def counted(numbers: dict[str, torch.Tensor]) -> dict[str, int]:
-    """How many parameters of each kind the model has."""
+    """The number of parameters of each kind."""
     kinds = {"embedding": "embedding", "out_weight": "output", "out_bias": "output"}
     counts = {"functions": 0, "embedding": 0, "output": 0}
     for name, tensor in numbers.items():
@@ -102,7 +101,7 @@ def counted(numbers: dict[str, torch.Tensor]) -> dict[str, int]:
 
 
 def _told(metrics: Path) -> dict[str, Any]:
-    """The sums over a run's steps, and the losses of its last epoch."""
+    """Sums over the steps of a run, and the losses of its last epoch."""
     lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     steps = [line for line in lines if "loss" in line]
     last = [line for line in lines if "finished_epoch" in line][-1]
@@ -111,10 +110,10 @@ def _told(metrics: Path) -> dict[str, Any]:
 
 
 def _forget(device: torch.device) -> None:
-    """What an earlier run left in the device's memory."""
+    """Free the memory of an earlier run and reset the peak."""
     gc.collect()
     if device.type == "cuda":
-        torch.cuda.init()  # no figures can be reset before
+        torch.cuda.init()  # the peak cannot be reset before
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
 
@@ -141,23 +140,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def command(experiment: Experiment, seed: int) -> str:
-    """What gives the same model from the command line."""
-    train, dev = sources(experiment.language, SHOWN)
-    wanted = experiment.config(seed).to_dict()
-    preset = Config.from_preset(experiment.preset).to_dict()
-    changed = {name: value for name, value in wanted.items() if value != preset[name] and name != "preset"}
-    parts = ["banyan", "train", str(train), "--dev", str(dev), "--out", f"models/{experiment.name}-{seed}"]
-    if experiment.preset != DEFAULT_PRESET:
-        parts += ["--preset", experiment.preset]
-    for name, value in changed.items():
-        flag = name.replace("_", "-")
-        parts += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    return " ".join(parts)
-
-
 def commit() -> str | None:
-    """Of the code; a + says that it was changed since."""
+    """The commit of the code, with + if src/ has uncommitted changes; None outside a git repository."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
         return head + "+" * bool(_git("status", "--porcelain", "src"))

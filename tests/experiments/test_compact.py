@@ -27,4 +27,4 @@ def test_experiment_makes_a_table_of_every_form(model_folder, model, tmp_path, c
     ]  # fmt: skip
     values = [row.outcome.value for row in suites.run(model.encode, "sts", data) if row.outcome]
     assert kept["model sts"]["rows"][0][3] == round(float(np.mean(values)), 2)
-    assert "Smaller vectors of model, dev" in capsys.readouterr().out
+    assert "Smaller vectors: model, suite dev" in capsys.readouterr().out

@@ -66,7 +66,7 @@ def test_a_record_has_scores_costs_and_what_the_folder_says(data, tmp_path):
 def test_what_is_there_is_not_measured_again(data, tmp_path, capsys):
     (tmp_path / "dice-af.json").write_text('{"mine": 1}')
     assert run(data, tmp_path, "dice") == {"mine": 1}
-    assert "there already" in capsys.readouterr().out
+    assert "exists already" in capsys.readouterr().out
 
 
 def test_halves_have_each_their_own_file_and_together_all(data, tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_halves_have_each_their_own_file_and_together_all(data, tmp_path, monkey
 
 @pytest.mark.parametrize(("seed", "only", "name"), [(0, "scores", ""), (3, None, "-s3"), (3, "cost", "-s3-cost")])
 def test_another_seed_has_a_file_of_its_own(seed, only, name):
-    assert compared.behind({"settings": {"seed": seed}}, only) == name
+    assert compared.suffix({"settings": {"seed": seed}}, only) == name
 
 
 def test_the_folder_s_own_time_goes_before_what_is_told(data, tmp_path, monkeypatch):
@@ -201,7 +201,7 @@ def test_a_figure_of_several_seeds_is_their_mean_and_two_deviations(tmp_path):
     found = [seeded("glove", 0, 49.0), seeded("glove", 1, 50.0), seeded("glove", 2, 51.0), seeded("sent2vec", 0, 30.0)]
     text = section_of(tmp_path, *found)
     assert row(text, "GloVe")[1] == "50.00"
-    assert "the mean over seeds in English of GloVe (3); all others are of one seed." in text
+    assert "means over seeds in English for GloVe (3); all others are from one seed." in text
     figure = systems.Compared.read(material(), tmp_path).ours(system("glove"), "sts")
     assert (figure.value, figure.low, figure.high, figure.seeds) == (50.0, 48.0, 52.0, 3)
 
@@ -246,7 +246,7 @@ def test_a_transformer_tells_its_steps_and_those_of_what_it_started_from(tmp_pat
     assert row(text, "RoBERTa medium")[-1] == "465,221 sentences, 60,000 of the paper's 200,000 steps"
     assert row(text, "RoBERTa + SimCSE")[-1] == "465,221 sentences, 909 steps after RoBERTa's 60,000"
     assert row(text, "RoBERTa medium", "Cost")[1] == "1m 53s (NVIDIA H200 (bf16))"
-    assert "- In the languages: RoBERTa medium 7,000 of the paper's 200,000 steps." in text
+    assert "- Training steps in the nine languages: RoBERTa medium 7,000 of the paper's 200,000 steps." in text
     hindi = record("roberta", 50.0, language="hi", about={**about, "steps": 5_000})
     assert "RoBERTa medium 5,000 to 7,000 of the paper's 200,000 steps." in section_of(tmp_path, hindi)
     (tmp_path / "roberta-en.json").unlink()
@@ -256,19 +256,19 @@ def test_a_transformer_tells_its_steps_and_those_of_what_it_started_from(tmp_pat
 def test_the_answer_names_the_best_and_what_cannot_be_told_from_it(tmp_path):
     found = [record("glove", 50.0, ratio=3.0), record("sent2vec", 50.5), record("bm25", 40.0, None, 0.5)]
     text = section_of(tmp_path, *found)
-    assert "- **English sentences**: Sent2Vec (50.5); not clearly behind it: GloVe (50.0); then BM25 (40.0)." in text
+    assert "- **English sentences**: Sent2Vec (50.5); not significantly lower: GloVe (50.0); then BM25 (40.0)." in text
     (tmp_path / "bm25-en.json").write_text(json.dumps(record("bm25", 70.0, None, 0.5)))
-    answer = "BM25 (70.0); then Sent2Vec (50.5). With vectors: Sent2Vec (50.5); not clearly behind it: GloVe (50.0)."
+    answer = "BM25 (70.0); then Sent2Vec (50.5). With vectors: Sent2Vec (50.5); not significantly lower: GloVe (50.0)."
     assert f"- **English sentences**: {answer}" in section_of(tmp_path)
-    assert "GloVe is the fastest, 3 × preset `default`, BM25 the slowest, 0.5 ×." in text
+    assert "GloVe (3 times the speed of `default`) is the fastest, BM25 (0.5 times the speed" in text
 
 
 def test_where_a_pretrained_model_is_the_best_the_answer_names_what_one_s_own_text_gives(tmp_path):
     minilm, glove = record("minilm-l6", 80.0, about={}), record("glove", 50.0)
-    answer = "MiniLM-L6 (80.0); then BM25 (60.0). From your own text: BM25 (60.0); then GloVe (50.0)."
+    answer = "MiniLM-L6 (80.0); then BM25 (60.0). Trained on your own text: BM25 (60.0); then GloVe (50.0)."
     text = section_of(tmp_path, minilm, glove, record("bm25", 60.0, None))
-    assert f"- **English sentences**: {answer} With vectors: GloVe (50.0), the only one that was measured." in text
-    assert row(text, "MiniLM-L6")[-1] == "what others had"
+    assert f"- **English sentences**: {answer} With vectors: GloVe (50.0); no other was measured." in text
+    assert row(text, "MiniLM-L6")[-1] == "pretrained by others"
 
 
 def test_times_of_a_cpu_and_of_a_gpu_are_not_compared(tmp_path):
@@ -277,7 +277,7 @@ def test_times_of_a_cpu_and_of_a_gpu_are_not_compared(tmp_path):
     slow = {**record("fasttext", 50.0), "training_seconds": 300.0}
     asked_for = record("simcse", 50.0, about={"steps": 9, "sentences": 9}, settings={"device": "cuda"})
     text = section_of(tmp_path, on_gpu, on_cpu, slow, asked_for)
-    assert "on a CPU Sent2Vec the least (1m 53s), fastText, SIF the most (5m 00s); on a GPU RoBERTa medium" in text
+    assert "on a CPU Sent2Vec is the fastest (1m 53s), fastText, SIF the slowest (5m 00s); on a GPU RoBERTa" in text
     assert row(text, "RoBERTa + SimCSE", "Cost")[1] == "1m 53s (a GPU)"
 
 
@@ -347,7 +347,7 @@ def test_labels_of_the_picture_do_not_hide_each_other():
     boxes = [text.get_window_extent() for text in axes.texts]
     dots = [axes.transData.transform(label.xy) for label in labels]
     pyplot.close(figure)
-    assert axes.texts[0].get_text() == "a line 0, a line 1 (the paper's)"
+    assert axes.texts[0].get_text() == "a line 0, a line 1 (paper)"
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert not any(box.contains(*dot) for box in boxes for dot in dots)
 

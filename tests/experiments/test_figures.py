@@ -140,7 +140,7 @@ def test_nodes_of_a_toy_batch_are_counted():
     counts = figures.count_nodes(forest, 2)
     assert counts == figures.Nodes(batch_size=2, batches=2, plain=10, entangled=4 + 1 + 2, leaves=4)
     assert figures.count_nodes(forest, 4).entangled == 7  # the second half says nothing new
-    with pytest.raises(BanyanError, match="no batch of 5"):
+    with pytest.raises(BanyanError, match="too few for a batch of 5"):
         figures.count_nodes(forest, 5)
 
 

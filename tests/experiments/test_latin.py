@@ -36,7 +36,7 @@ def write(path: Path, *rows: tuple) -> Path:
 
 def test_a_row_without_what_is_needed_is_named(tmp_path):
     path = write(tmp_path / "set.tsv", ("word", "answer"), ("a", "b"), ("c", ""))
-    with pytest.raises(BanyanError, match=r"set\.tsv, row 3: nothing in answer"):
+    with pytest.raises(BanyanError, match=r"set\.tsv, row 3: answer is empty"):
         latin_sets.read_table(path, ("word", "answer"))
 
 
@@ -179,14 +179,14 @@ def test_a_missing_file_is_named(trained_folder, tmp_path, monkeypatch, capsys):
     assert "train.txt.xz" in capsys.readouterr().err
 
 
-def test_differences_are_told_only_where_they_are_sure():
+def test_only_significant_differences_are_named():
     figure = [50.0, 40.0, 60.0]
     rows = [
         {"set": name, "measure": "MRR", "n": 2, "ways": {"Banyan": figure}, "minus TF-IDF": {"Banyan": minus}}
         for name, minus in {"a": [2.0, 1.0, 3.0], "b": [1.0, -1.0, 3.0], "c": [-2.0, -3.0, -1.0]}.items()
     ]
     told = latin_page.said({"scores": rows, "echoes": {"rows": []}})
-    assert "TF-IDF. Better on a (MRR). Worse on c (MRR). All other" in told
+    assert "TF-IDF. Significantly better on a (MRR). Significantly worse on c (MRR). Other" in told
 
 
 def test_the_sets_are_read_whole(data_folder):

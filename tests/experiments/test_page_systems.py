@@ -72,19 +72,23 @@ def test_a_page_shows_its_systems_beside_default_and_tfidf():
 
 def test_a_page_is_not_compared_with_itself():
     text = page_systems.measured(Made({"tfidf": {"sick": 60}, "default": {"sick": 50}}), "tfidf")
-    assert "- **TF-IDF of characters**: beside Banyan `default` **clearly better on SICK-R** (of 1 set)." in text
-    assert "beside TF-IDF" not in text
+    told = "compared with Banyan `default`, **significantly better on SICK-R** (of 1 set)."
+    assert f"- **TF-IDF of characters**: {told}" in text
+    assert "compared with TF-IDF" not in text
 
 
-def test_a_page_says_where_a_system_is_clearly_better():
+def test_a_page_says_where_a_system_is_significantly_better():
     ours = {"sick": 60, "simlex": 20, "sts12": 40, "arguana": 51, "hi": 70, "ha": 50}
     theirs = {"sick": 50, "simlex": 30, "sts12": 50, "arguana": 50, "hi": 60, "am": 1}
     text = page_systems.measured(Made({"glove": ours, "default": theirs, "tfidf": {"ha": 60}}), "glove")
-    told = "beside Banyan `default` **clearly better on SICK-R and in Hindi**, 1 level, 2 clearly worse"
-    assert f"- **GloVe**: {told} (of 4 sets and 1 language); beside TF-IDF nowhere clearly better, 1" in text
+    told = "compared with Banyan `default`, **significantly better on SICK-R and in Hindi**, 1 without a significant "
+    told += "difference, 2 significantly worse (of 4 sets and 1 language)"
+    assert f"- **GloVe**: {told}; compared with TF-IDF, nowhere significantly better, 1" in text
 
 
-@pytest.mark.parametrize(("papers", "told"), [(("glove",), "(of 2 sets, by the paper's figures)"), ((), "(of 2 sets)")])
+@pytest.mark.parametrize(
+    ("papers", "told"), [(("glove",), "(of 2 sets, with the paper's figures)"), ((), "(of 2 sets)")]
+)
 def test_a_page_says_which_figures_are_the_paper_s(papers, told):
     figures = {"sick": 60.0, "simlex": 20.0, "sts": 50.0}
     text = page_systems.measured(Made({"glove": figures, "default": figures}, papers), "glove")
