@@ -31,10 +31,11 @@ pytestmark = pytest.mark.usefixtures("memory_full_of_nan")
 pytest.importorskip("triton")
 
 from banyan.backends import _numba  # noqa: E402
-from banyan.backends._triton import entangling, passes, trees, vectors, windows  # noqa: E402
+from banyan.backends._triton import entangling, passes, trees, vectors  # noqa: E402
 from banyan.backends._triton import loss as output_layer  # noqa: E402
 from banyan.backends._triton.batch import Batch, Noise  # noqa: E402
 from banyan.training import gpu_steps as gpu_steps_module  # noqa: E402
+from banyan.training import gpu_windows as windows  # noqa: E402
 from banyan.training.gpu_steps import Steps  # noqa: E402
 
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
