@@ -93,7 +93,7 @@ def test_an_export_never_overwrites_a_model(folder):
     before = (folder / "config.json").read_text()
     model = Banyan.from_pretrained(folder)
     for write in (export.static, export.onnx):
-        with pytest.raises(BanyanError, match="holds a model already: export to another folder"):
+        with pytest.raises(BanyanError, match="already holds a model: export to another folder"):
             write(model, folder)
     assert (folder / "config.json").read_text() == before
 
@@ -101,6 +101,6 @@ def test_an_export_never_overwrites_a_model(folder):
 def test_trees_that_ask_no_vector_are_not_exported(corpus, tmp_path):
     pytest.importorskip("onnx", reason="onnx is not installed")
     train(corpus, tmp_path / "model", preset="paper", structure="balanced", epochs=1, **SMALL)
-    with pytest.raises(BanyanError, match="only induced trees can be exported, not balanced ones"):
+    with pytest.raises(BanyanError, match="only models with induced trees can be exported to ONNX, not balanced ones"):
         export.onnx(Banyan.from_pretrained(tmp_path / "model"), tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()

@@ -94,8 +94,8 @@ def test_what_goes_wrong_is_told_in_a_sentence(pushed, folder, tmp_path):
     last = [done.stderr.strip().splitlines()[-1] for done in (refused, missing, unreachable)]
     assert "BanyanError: cannot push to 'tests/small' on the Hub (" in last[0]
     assert "hf auth login" in last[0]
-    assert "BanyanError: there is no model folder 'tests/none', and the Hub gives none of that name (" in last[1]
-    assert "BanyanError: there is no model folder 'tests/small', and the Hub gives none of that name (" in last[2]
+    assert "BanyanError: there is no model folder 'tests/none', and it cannot be downloaded from the Hub (" in last[1]
+    assert "BanyanError: there is no model folder 'tests/small', and it cannot be downloaded from the Hub (" in last[2]
 
 
 def test_a_path_is_never_taken_for_a_name(tmp_path):
@@ -108,7 +108,7 @@ def test_a_path_is_never_taken_for_a_name(tmp_path):
 
 
 def test_only_owner_and_name_are_pushed_to(model):
-    with pytest.raises(BanyanError, match="'my model' cannot be a name on the Hub: it must be owner/model"):
+    with pytest.raises(BanyanError, match="'my model' is not a name on the Hub: use owner/model"):
         model.push_to_hub("my model")
 
 

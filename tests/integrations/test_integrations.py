@@ -78,7 +78,7 @@ def test_transformer_refuses_what_is_no_text_with_a_sentence(transformer):
         (["a", None], "text 1 is None"),
         (["a", float("nan")], "text 1 is nan"),
         (np.array([["a", "b"]]), "texts must be one column, not 2"),
-        (3, "a list of texts is expected, not int"),
+        (3, "expected a list of texts, not int"),
     ):
         with pytest.raises(BanyanError, match=told):
             transformer.fit(X)

@@ -94,9 +94,9 @@ def test_a_fingerprint_tells_weights_apart(model, lexical_folder):
 
 
 def test_what_mteb_would_refuse_is_a_sentence(model):
-    with pytest.raises(BanyanError, match="say name='you/your-model'"):
+    with pytest.raises(BanyanError, match="give name='you/your-model'"):
         BanyanEncoder(model)
-    with pytest.raises(BanyanError, match="mteb does not accept this about the model"):
+    with pytest.raises(BanyanError, match="mteb does not accept this metadata"):
         BanyanEncoder(model, name="tests/small", languages=["English"])
 
 

@@ -1,6 +1,6 @@
-"""Banyan inside other libraries: one module for each, which imports its library only when it is imported itself.
+"""Banyan in other libraries: one module per library, for example banyan.integrations.sklearn (docs/integrations.md).
 
-`from banyan.integrations.sklearn import BanyanTransformer`, and so on: docs/integrations.md.
+A library is imported only when its module is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def as_model(model: Banyan | str | Path, device: str = "cpu", revision: str | None = None) -> Banyan:
-    """A model as it is, or the one of a folder or of a name on the Hugging Face Hub."""
+    """Return a Banyan as it is; load one from a folder or by its name on the Hugging Face Hub."""
     from banyan.encoder import Banyan
 
     return model if isinstance(model, Banyan) else Banyan.from_pretrained(model, device, revision=revision)

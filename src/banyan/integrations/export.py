@@ -1,8 +1,8 @@
-"""Models for programs that know nothing of Banyan.
+"""Exports for programs that do not use Banyan.
 
-static: a table of token vectors whose mean is the embedding, as model2vec and sentence-transformers' StaticEmbedding
-read it. It has no trees, so it is another model: docs/integrations.md tells what is lost.
-onnx: the whole model, trees too, as a graph that takes tokens to embeddings. It is the same model, but for rounding.
+static: a table of token vectors whose mean is the embedding, in the format of model2vec and of sentence-transformers'
+StaticEmbedding. It builds no trees, so it is a different model: docs/integrations.md has the loss in quality.
+onnx: the whole model, trees included, as a graph from tokens to embeddings. It differs only by rounding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
 
 
 def token_table(model: Banyan) -> np.ndarray:
-    """What a bag adds up [V, E]: leaves, and beside them sketches, which weigh as much as in the model on average."""
+    """Token vectors [V, E] whose mean is the static embedding: the leaves and, next to them, the lexical sketches,
+    scaled so that on average they weigh as much as in the model."""
     if not model.config.lexical_dim:
         return model.embedding
     sketches = model.weights["lexical"].astype(np.float32)
@@ -41,7 +42,7 @@ def token_table(model: Banyan) -> np.ndarray:
 def _new(folder: str | Path) -> Path:
     folder = Path(folder)
     if (folder / SETTINGS).exists():
-        raise BanyanError(f"{folder} holds a model already: export to another folder")
+        raise BanyanError(f"{folder} already holds a model: export to another folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -65,8 +66,8 @@ def static(model: Banyan, folder: str | Path) -> None:
 
 # --- The trees themselves --------------------------------------------------------------------------------------------
 
-# For each text its leaves, then a loop that merges the closest neighbours (reference.greedy) until one is left. Of a
-# text without tokens none is left, and the sum of none is zeros.
+# For each text, a loop merges the closest neighbours among the leaves (reference.greedy) until one node is left. A text
+# without tokens has no node, and the sum of no rows is zero.
 _GRAPH = Template("""
 <ir_version: 9, opset_import: ["" : 18], producer_name: "banyan-embed", producer_version: "$version">
 banyan (int64[T] tokens, int64[n_and_1] offsets) => (float[n, $width] embeddings) {
@@ -159,12 +160,12 @@ _LEXICAL = (
 
 
 def onnx(model: Banyan, folder: str | Path) -> None:
-    """Write model.onnx and tokenizer.json. The graph takes tokens of several texts after one another, int64 [T], and
-    where they begin and end, offsets int64 [n + 1]; it gives embeddings, float32 [n, E]."""
+    """Write model.onnx and tokenizer.json. The graph takes the concatenated tokens of n texts, int64 [T], and the
+    offsets of the texts in them, int64 [n + 1]. It returns embeddings, float32 [n, E]."""
     with needs("Exporting to ONNX", "onnx"):
         import onnx as library
     if model.config.structure != "induced":
-        raise BanyanError(f"only induced trees can be exported, not {model.config.structure} ones")
+        raise BanyanError(f"only models with induced trees can be exported to ONNX, not {model.config.structure} ones")
     folder = _new(folder)
     config = model.config
     graph = library.parser.parse_model(

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: models by name, fetched once and kept in its cache; models pushed, with their card."""
+"""The Hugging Face Hub: download a model by its name, upload a model with its card."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_MODULES = [  # so that sentence-transformers opens the folder too
+_MODULES = [  # lets sentence-transformers load the folder too
     {"idx": 0, "name": "0", "path": "", "type": "banyan.integrations.sentence_transformers.BanyanModule"}
 ]
 
 
 def is_name(path: str | Path) -> bool:
-    """Whether it can be a name on the Hub: owner/model."""
+    """Whether this has the form of a name on the Hub: owner/model."""
     return isinstance(path, str) and _NAME.fullmatch(path) is not None
 
 
 def fetch(name: str, revision: str | None = None, token: str | None = None) -> Path:
-    """The folder with a model of the Hub. What the cache has is not fetched again, and serves without a network."""
+    """Download a model and return its folder. A model in the cache is not downloaded again and needs no network."""
     with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
-    with _in_a_sentence(f"there is no model folder {name!r}, and the Hub gives none of that name"):
+    with _in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
         wanted = [SETTINGS, WEIGHTS, TOKENIZER, CARD]
         return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
 
@@ -50,9 +50,9 @@ def push(
     token: str | None = None,
     message: str = "A Banyan model",
 ) -> str:
-    """Upload a model and its card as one commit, and make the repository if there is none: the commit's address."""
+    """Upload a model and its card in one commit, and create the repository if needed. Return the URL of the commit."""
     if not is_name(name):
-        raise BanyanError(f"{name!r} cannot be a name on the Hub: it must be owner/model")
+        raise BanyanError(f"{name!r} is not a name on the Hub: use owner/model")
     with needs("Pushing to the Hugging Face Hub", "hub"):
         from huggingface_hub import HfApi
     api = HfApi(token=token, library_name="banyan-embed")
@@ -65,7 +65,7 @@ def push(
 
 
 def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, license: str | None = None) -> str:
-    """The card that training wrote (or, where there is none, what is known), with the metadata that the Hub reads."""
+    """The model card that training wrote, or a new one, with the metadata that the Hub reads."""
     from huggingface_hub import ModelCard
 
     written = model.folder / CARD if model.folder else None
@@ -81,7 +81,7 @@ def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, 
 
 @contextmanager
 def _in_a_sentence(what: str) -> Iterator[None]:
-    """What the Hub or the network says, in one sentence of ours."""
+    """Turn an error of the Hub or the network into a BanyanError."""
     from huggingface_hub import errors
 
     try:
@@ -90,5 +90,5 @@ def _in_a_sentence(what: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, errors.HTTPError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
-        hint = "; to use a token: `hf auth login`, or HF_TOKEN" if status in (401, 403, 404) else ""
+        hint = "; log in with `hf auth login` or set HF_TOKEN" if status in (401, 403, 404) else ""
         raise BanyanError(f"{what} ({first_line(error)}){hint}") from None

@@ -1,4 +1,4 @@
-"""LanceDB: an embedding function, registered as "banyan", that its tables remember."""
+"""LanceDB: an embedding function, registered as "banyan"."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 @register("banyan")
 class BanyanFunction(TextEmbeddingFunction):
-    """`get_registry().get("banyan").create(name="model/")`. A table keeps the name with it, so a program that opens the
-    table must import this module and have the model there too."""
+    """`get_registry().get("banyan").create(name="model/")`.
+
+    A table stores the name of the function and of its model. A program that opens the table must import this module
+    and be able to load the model.
+    """
 
     name: str
     normalize: bool = True
     device: str = "cpu"
-    max_retries: int = 0  # nothing here gets better by waiting
+    max_retries: int = 0  # local errors do not go away by retrying
 
     @cached_property
     def _model(self) -> Banyan:
@@ -35,6 +38,6 @@ class BanyanFunction(TextEmbeddingFunction):
         return self._model.dim
 
     def generate_embeddings(self, texts: list[str] | np.ndarray, *args: Any, **kwargs: Any) -> list[Any]:
-        """A row that has no text has no vector."""
+        """Encode texts; None for a row without text."""
         vectors = self._model.encode(["" if text is None else text for text in texts], normalize=self.normalize)
         return [None if text is None else vector for text, vector in zip(texts, vectors, strict=True)]

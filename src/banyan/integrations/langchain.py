@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 class BanyanEmbeddings(Embeddings):
-    """Queries and documents alike. Vectors have length 1 (that of a text without a token: 0), so that stores which
-    rank by dot product or by distance rank by cosine."""
+    """Embeds queries and documents in the same way.
+
+    Embeddings have length 1, so stores that rank by dot product or by distance rank by cosine. The embedding of a text
+    without tokens is zero.
+    """
 
     def __init__(self, model: Banyan | str | Path, *, normalize: bool = True, device: str = "cpu") -> None:
         self.model = as_model(model, device)

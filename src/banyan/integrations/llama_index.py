@@ -1,4 +1,4 @@
-"""LlamaIndex: an embedding for its indexes."""
+"""LlamaIndex: an embedding model for its indexes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class BanyanEmbedding(BaseEmbedding):
-    """Queries and texts alike, of length 1 (that of a text without a token: 0)."""
+    """Embeds queries and texts in the same way. Embeddings have length 1; that of a text without tokens is zero."""
 
-    normalize: bool = Field(default=True, description="Whether vectors have length 1.")
-    device: str = Field(default="cpu", description="Where trees are made: cpu, or cuda.")
+    normalize: bool = Field(default=True, description="Scale embeddings to length 1.")
+    device: str = Field(default="cpu", description="Device that encodes: cpu or cuda.")
     _model: Any = PrivateAttr()
 
     def __init__(self, model: Banyan | str | Path | None = None, **fields: Any) -> None:
-        """model: a folder, a name on the Hub, or a Banyan. LlamaIndex saves it as text, `model_name`."""
+        """model: a folder, a name on the Hub, or a Banyan. LlamaIndex saves only its name, as `model_name`."""
         given = model if model is not None else fields.get("model_name", "model")
         super().__init__(**{"model_name": str(given), "embed_batch_size": 1024, **fields})
         self._model = as_model(given, self.device)

@@ -1,4 +1,4 @@
-"""mteb: a Banyan as an encoder of its benchmarks, with all the metadata that its results ask for."""
+"""mteb: an encoder for its benchmarks, with the metadata that its results need."""
 
 from __future__ import annotations
 
@@ -48,22 +48,25 @@ class BanyanEncoder(AbsEncoder):
         device: str = "cpu",
         **kwargs: Any,
     ) -> None:
-        """name: "owner/model", under which results are kept; of a model from the Hub, its own.
-        languages: as "eng-Latn". license: as "apache-2.0", if the weights are published under one.
-        release_date: of the model, "2026-11-15"; without, today. training_datasets: names of mteb's tasks whose texts
-        the model was trained on; without, none is.
-        revision: on the Hub, and of results; without, a fingerprint of the weights, so that another model never passes
-        for this one."""
+        """
+        name: "owner/model", the name under which mteb keeps the results. Default: the model's name on the Hub.
+        revision: of the model, on the Hub and in the results. Default: a fingerprint of the model, so that the results
+            of two models are never mixed.
+        languages: such as ["eng-Latn"].
+        license: of the weights, such as "apache-2.0"; None if they are not published.
+        release_date: of the model, such as "2026-11-15". Default: today.
+        training_datasets: names of the mteb tasks on whose texts the model was trained. Default: none.
+        """
         self.model = as_model(model, device or "cpu", revision)
         name = name or (str(model) if isinstance(model, str) and is_name(model) else None)
         if name is None or name.count("/") != 1:
-            raise BanyanError(f"mteb keeps results under owner/model: say name='you/your-model', not {name!r}")
+            raise BanyanError(f"mteb needs a name of the form owner/model: give name='you/your-model', not {name!r}")
         given = {"name": name, "languages": languages, "license": license, "revision": revision}
         released = release_date or date.today().isoformat()
         try:
             self.mteb_model_meta = _meta(self.model, training_datasets or set(), release_date=released, **given)
-        except ValueError as error:  # of pydantic, several lines
-            raise BanyanError(f"mteb does not accept this about the model: {first_line(error)}: {error}") from None
+        except ValueError as error:  # pydantic's message has several lines
+            raise BanyanError(f"mteb does not accept this metadata: {first_line(error)}: {error}") from None
 
     def encode(
         self,
@@ -75,7 +78,7 @@ class BanyanEncoder(AbsEncoder):
         prompt_type: Any = None,
         **kwargs: Any,
     ) -> np.ndarray:
-        """Batches as they come; prompts are for models that were taught to follow them."""
+        """Encode the batches. Prompts are ignored: the model was not trained with any."""
         texts = [text for batch in inputs for text in batch["text"]]
         return self.model.encode(texts, show_progress_bar=kwargs.get("show_progress_bar"))
 

@@ -1,6 +1,6 @@
-"""sentence-transformers: a Banyan as the first module of a model, to encode with and to train further.
+"""sentence-transformers: a Banyan as the first module of a SentenceTransformer, for encoding and for fine-tuning.
 
-A folder that sentence-transformers saves is also one that `Banyan.from_pretrained` reads.
+`Banyan.from_pretrained` reads the folders that sentence-transformers saves.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ with needs("BanyanModule"):
 
     from banyan.model import BanyanModel
 
-_ENCODES = ("embedding", "comp_l", "comp_r", "comp_b")  # the weights that an embedding is made with
+_ENCODES = ("embedding", "comp_l", "comp_r", "comp_b")  # the weights that encoding uses
 
 
 class BanyanModule(InputModule):
     """`SentenceTransformer(modules=[BanyanModule("model/")])`.
 
-    Without gradients it is `Banyan.encode`, bit for bit, on the CPU wherever the model is. With them, trees are found
-    as always and gradients reach the embedding and the composition; the lexical dimensions, if there are any, stay as
-    they are, and so does what only training from text uses.
+    Without gradients, its output is that of `Banyan.encode`, bit for bit. It is computed on the CPU, even if the model
+    is on another device. With gradients, trees are induced as usual, and gradients reach the token embeddings and the
+    composition function. Lexical dimensions and weights that only pretraining uses do not change.
     """
 
     def __init__(self, model: Banyan | str | Path) -> None:
@@ -51,7 +51,7 @@ class BanyanModule(InputModule):
 
     @property
     def banyan(self) -> Banyan:
-        """The model with the weights as they are now: trees and explanations of what was trained on."""
+        """A Banyan with the current weights, for example to show the trees of a fine-tuned model."""
         state = self._state()
         if self.training or state != self._seen:
             weights = {name: p.detach().cpu().numpy().copy() for name, p in self.trees.named_parameters()}
@@ -61,11 +61,11 @@ class BanyanModule(InputModule):
         return self._banyan
 
     def _state(self) -> object:
-        """Changes when a weight does, but for the steps of some optimisers, which count no version."""
+        """Changes when a weight changes, except for optimizers that do not increase the version of a tensor."""
         return [(parameter.data_ptr(), parameter._version) for parameter in self.trees.parameters()]
 
     def train(self, mode: bool = True) -> Self:
-        self._seen = None  # weights are looked at again after training and before encoding
+        self._seen = None  # read the weights again before encoding
         return super().train(mode)
 
     # --- What sentence-transformers calls -----------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class BanyanModule(InputModule):
         return self._banyan.dim
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokens, filled up to a rectangle, and which of them are real: what every loss can cut into parts."""
+        """Padded tokens and their attention mask, which every loss can split into mini-batches."""
         for text in inputs:
             if not isinstance(text, str):
                 raise BanyanError(f"texts must be strings, not {type(text).__name__}")
@@ -104,7 +104,7 @@ class BanyanModule(InputModule):
         return torch.from_numpy(self.banyan.encode_tokens(tokens, offsets))
 
     def _with_gradients(self, tokens: np.ndarray, offsets: np.ndarray) -> Tensor:
-        self._seen = None  # an optimiser's step may follow
+        self._seen = None  # an optimizer step may follow
         config, device = self._banyan.config, self.trees.embedding.device
         lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical_dim else None
         if config.sublinear_tf:

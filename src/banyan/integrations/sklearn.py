@@ -1,4 +1,4 @@
-"""scikit-learn: texts to embeddings as the first step of a pipeline."""
+"""scikit-learn: a transformer from texts to embeddings, for the first step of a pipeline."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class BanyanTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Texts in, embeddings float32 [n, dim] out.
+    """Transforms texts to embeddings, float32 [n, dim].
 
-    model: a folder, a name on the Hugging Face Hub, or a Banyan. It is finished: `fit` only loads it, and `transform`
-    works without. A fitted transformer takes the model with it when it is pickled.
-    texts: a list, an array, a Series, or a table of one column. A text that is missing is an error, an empty one is
-    zeros.
+    model: a folder, a name on the Hugging Face Hub, or a Banyan. It is already trained: `fit` only loads it, and
+        `transform` works without `fit`. Pickling a fitted transformer includes the model.
+
+    Texts may be a list, an array, a Series, or a table with one column. A missing text is an error; the embedding of an
+    empty text is zero.
     """
 
     def __init__(
@@ -43,13 +44,13 @@ class BanyanTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Look at the texts, and load the model."""
+        """Check the texts and load the model."""
         _texts(X)
         self.model_ = as_model(self.model, self.device)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """float32 [n, dim]."""
+        """Return embeddings, float32 [n, dim]."""
         texts = _texts(X)
         return self._loaded().encode(texts, normalize=self.normalize, truncate_dim=self.truncate_dim)
 
@@ -75,16 +76,16 @@ class BanyanTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def _texts(X: Any) -> list[str]:
-    """A list of strings, whatever form they have."""
+    """Convert to a list of strings."""
     if isinstance(X, str):
-        raise BanyanError("this is one string where a list of texts is expected: put it in a list")
+        raise BanyanError("expected a list of texts, not one string: put it in a list")
     if len(getattr(X, "shape", ())) == 2:
         rows, columns = X.shape
         if columns != 1:
-            raise BanyanError(f"texts must be one column, not {columns}: choose one, as a ColumnTransformer does")
+            raise BanyanError(f"texts must be one column, not {columns}: select one with a ColumnTransformer")
         X = np.asarray(X, dtype=object).reshape(rows)
     if not isinstance(X, Iterable):
-        raise BanyanError(f"a list of texts is expected, not {type(X).__name__}")
+        raise BanyanError(f"expected a list of texts, not {type(X).__name__}")
     texts = list(X)
     for row, text in enumerate(texts):
         if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""spaCy: a pipe, "banyan", that gives documents and spans a Banyan's vectors and documents their tree."""
+"""spaCy: the pipe "banyan", which adds embeddings to documents and spans, and trees to documents."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def make_banyan(nlp: Language, name: str, model: str, device: str) -> BanyanPipe
 
 
 class BanyanPipe:
-    """`nlp.add_pipe("banyan", config={"model": "model/"})`: from then on `doc.vector`, `span.vector` and `similarity`
-    are the model's, of the text as it stands, and `doc._.banyan_tree` is its tree. Vectors are made when asked for."""
+    """`nlp.add_pipe("banyan", config={"model": "model/"})`.
+
+    `doc.vector`, `span.vector` and `similarity` then come from the model, and `doc._.banyan_tree` is the tree of the
+    text. Each is computed when it is used.
+    """
 
     def __init__(self, model: Banyan) -> None:
         self.model = model
