@@ -99,8 +99,8 @@ def _encode_shard(job: EncodingJob, shard: ParquetShard, files: list[Any]) -> Sh
     settings = job.settings
     try:
         if settings.version != __version__:
-            told = f"a worker has banyan {__version__}, not {settings.version}: install the same version everywhere"
-            raise BanyanError(told)
+            versions = f"banyan {__version__}, not {settings.version}"
+            raise BanyanError(f"a worker has {versions}: install the same version on all machines")
         return encode_shard(_model(settings.model, files), Folder(job.folder), Folder(job.out), shard, settings)
     except BanyanError as error:
         return ShardResult(shard.part, error=str(error))

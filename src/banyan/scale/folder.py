@@ -84,9 +84,9 @@ def encode_folder(
 
     If a file cannot be read, the others are encoded first and the error is raised at the end.
     """
-    whole = Banyan.from_pretrained(model)
-    form = Form.of(whole.dim, truncate_dim, precision, normalize)
-    content = _content(whole)
+    loaded = Banyan.from_pretrained(model)
+    form = Form.of(loaded.dim, truncate_dim, precision, normalize)
+    content = _content(loaded)
     source, target = Folder(str(folder)), Folder(str(out))
     _refuse_nested(source, target)
     settings = EncodingSettings(_hash(content), __version__, normalize, truncate_dim, precision)
@@ -180,8 +180,8 @@ def _refuse_other(target: Folder, name: str, label: Label, plan: ShardPlan, sett
     if changed:
         names = ", ".join(key.replace("_", " ") for key in changed)
         raise BanyanError(f"cannot resume {target.url}: it was written with a different {names}; use --overwrite")
-    told = "was made from a file or column that has changed or is gone"
-    raise BanyanError(f"{target.name(name)} {told}: delete this part and use --resume, or use --overwrite")
+    reason = "was made from a file or column that has changed or is gone"
+    raise BanyanError(f"{target.name(name)} {reason}: delete this part and use --resume, or use --overwrite")
 
 
 def _labels(target: Folder) -> dict[str, Label | None]:

@@ -1,1 +1,1 @@
-"""Small tools that every other room uses and that know nothing of Banyan's models."""
+"""Utilities that all other packages share. They know nothing about models or training."""
