@@ -61,7 +61,7 @@ def interrupted_at(step: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(training._Loss, "forward", interrupted)
-        with pytest.raises(training.Interrupted, match=f"stopped after step {step}, saved; go on with --resume"):
+        with pytest.raises(training.Interrupted, match=f"stopped after step {step} and saved; --resume continues"):
             yield
 
 

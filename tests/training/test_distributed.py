@@ -98,7 +98,7 @@ def test_a_stopped_run_is_saved_once_and_resumes_to_the_same_bits(
     """A signal to one process ends all of them after the same step. One pass comes before the first step."""
     ended = train_in_processes(corpus, tmp_path / "model", rank, moment, n, world=3)
     assert [code for code, _ in ended] == [130, 130, 130], ended
-    assert ended[0][1].splitlines()[-1] == f"banyan: stopped after step {n - 1}, saved; go on with --resume"
+    assert ended[0][1].splitlines()[-1] == f"banyan: stopped after step {n - 1} and saved; --resume continues"
     assert ended[1][1] == ended[2][1] == ""
     assert [code for code, _ in train_in_processes(corpus, tmp_path / "model", world=3)] == [0, 0, 0]
     assert digest(tmp_path / "model") == digest(three)

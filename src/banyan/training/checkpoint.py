@@ -1,4 +1,4 @@
-"""The state of a training run in one file that appears whole or not at all. No pickles: safetensors and JSON."""
+"""The state of a training run in one file, written atomically. Safetensors and JSON, no pickles."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Progress:
-    """Where a run is. Everything random in it is a function of the seed and these numbers."""
+    """How far a run has come. All its randomness is a function of the seed and these numbers."""
 
     epoch: int = 0  # finished epochs
-    batch: int = 0  # finished batches of the epoch under way
-    step: int = 0  # finished steps in all
-    loss_sum: float = 0.0  # over the batches of the epoch under way
+    batch: int = 0  # finished batches of the current epoch
+    step: int = 0  # finished steps of all epochs
+    loss_sum: float = 0.0  # over the finished batches of the current epoch
     term_sums: list[float] | None = None  # the same for each part of the loss; None in checkpoints of 0.1.0
     even_batches: bool = False  # batches of about equal size; up to 0.1.0, the last batch of an epoch was short
-    metrics_bytes: int = 0  # what metrics.jsonl held at this point
-    data: str = ""  # the fingerprint of what is trained on
-    room: list[int] | None = None  # on a GPU, what its batches are given room for: it decides the order of sums
+    metrics_bytes: int = 0  # the length of metrics.jsonl at this point
+    data: str = ""  # the fingerprint of the tokenised corpus
+    room: list[int] | None = None  # on a GPU, the buffer sizes, which decide the order of sums
 
 
 def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
@@ -53,11 +53,11 @@ def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progr
 
 
 def load(
-    path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, hint: str = "--overwrite starts again"
+    path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, hint: str = "--overwrite starts over"
 ) -> Progress:
-    """Put model and optimiser back to where they were, on whatever device they are now.
+    """Restore model and optimiser, on whatever device they are now.
 
-    hint: what to do where that cannot be.
+    hint: advice for the error message.
     """
     import torch
     from safetensors import SafetensorError, safe_open

@@ -1,7 +1,7 @@
-"""Several processes that train one model: who they are, and the few things they say to each other.
+"""Several processes that train one model.
 
-`torchrun` starts them and says who is who in environment variables. Gradients are torch's business
-(DistributedDataParallel); what is here are small numbers, always sent over gloo from the CPU, so that no device waits.
+`torchrun` starts the processes and numbers them in environment variables. DistributedDataParallel averages the
+gradients; this module exchanges small numbers, always through gloo on the CPU, so that no device has to wait.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from banyan.support import threads
 if TYPE_CHECKING:
     import torch
 
-PATIENCE = timedelta(hours=1)  # with the others: the first may be making a vocabulary of much text
+PATIENCE = timedelta(hours=1)  # the first process may take long to train a tokenizer
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
 
-# What is kept to the end of the process: groups that were left, and the last exchange. Gloo's threads would otherwise
-# let go of them, for which they need Python's lock; while the group is ended (by DistributedDataParallel, with the lock
-# held) or Python itself is ending, they would wait for ever or abort (torch 2.13).
+# Kept until the process ends: process groups that were left, and the last exchange. Otherwise gloo's threads release
+# them, which needs the GIL. While DistributedDataParallel destroys the group (holding the GIL) or Python exits, they
+# would wait forever or abort (torch 2.13).
 _left: list[Any] = []
 _last_exchange: list[Any] = []
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This one, and how many there are in all. A run of one process says nothing to anyone."""
+    """This process and its peers. A single process exchanges nothing."""
 
     rank: int = 0
     world: int = 1
     local_rank: int = 0
-    local_world: int = 1  # those on this machine
+    local_world: int = 1  # processes on this machine
 
     @classmethod
     def of_environment(cls) -> Processes:
-        """As torchrun says, or this one alone."""
+        """The processes that torchrun started, or this one alone."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         told = [os.environ.get(name) for name in names]
         if told[0] is None or told[1] in (None, "1"):
@@ -49,7 +49,7 @@ class Processes:
             rank, world, local_rank, local_world = map(int, (told[0], told[1], told[2] or told[0], told[3] or told[1]))
         except ValueError:
             found = ", ".join(f"{name}={value}" for name, value in zip(names, told, strict=True))
-            raise BanyanError(f"this is not how torchrun numbers processes: {found}") from None
+            raise BanyanError(f"these environment variables are not as torchrun sets them: {found}") from None
         return cls(rank, world, local_rank, local_world)
 
     @property
@@ -58,19 +58,19 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """The one that writes and speaks."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[None]:
-        """Connected to the others, and with a fair share of this machine's threads."""
+        """Join the process group, with a fair share of this machine's threads."""
         if not self.several:
             yield
             return
         import torch.distributed as dist
 
         if device.type not in BACKENDS:
-            raise BanyanError(f"several processes cannot train on {device.type}: say cpu or cuda")
+            raise BanyanError(f"several processes cannot train on {device.type}: use cpu or cuda")
         with self._share_of_threads():
             try:
                 dist.init_process_group(BACKENDS[device.type], timeout=PATIENCE)
@@ -82,7 +82,7 @@ class Processes:
                 if not _is_loss_of_another(error):
                     raise
                 raise BanyanError(
-                    f"another process of this run has ended ({first_line(error)}): --resume goes on from the last "
+                    f"another process of this run ended ({first_line(error)}); --resume continues from the last "
                     "checkpoint"
                 ) from None
             finally:
@@ -101,7 +101,7 @@ class Processes:
             del os.environ["BANYAN_THREADS"]
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """The sums over all processes, the same bits in each."""
+        """Sums over all processes, bit-identical in each."""
         return self._reduced(values, "SUM")
 
     def least(self, value: int) -> int:
@@ -123,15 +123,15 @@ class Processes:
         return numbers.tolist()
 
     def worst(self, flag: torch.Tensor) -> None:
-        """The highest value of all processes, in place, without leaving the device."""
+        """Set the tensor to its maximum over all processes, without leaving the device."""
         import torch.distributed as dist
 
         dist.all_reduce(flag, dist.ReduceOp.MAX)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """The block ends when it has ended everywhere. If it fails somewhere, the lowest such process raises its error,
-        and the others end quietly."""
+        """Leave the block only when every process has. If some fail, the one with the lowest rank raises its error, and
+        the others exit quietly."""
         failed: BaseException | None = None
         try:
             yield

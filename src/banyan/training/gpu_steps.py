@@ -1,9 +1,8 @@
-"""Training steps on a GPU: recorded once as a CUDA graph, then replayed, so that the host says "again" where it would
-launch a hundred kernels.
+"""Training steps on a GPU, recorded once as a CUDA graph and replayed: one launch instead of a hundred.
 
-A recorded step takes its batch from the next row of the window, and writes its loss into the next row of the metrics.
-Two different nodes with one hash void their step and those after it (the optimiser passes over them): when the host
-learns of it, the step is done again with other hashes.
+A recorded step reads its batch from the next row of the window and writes its loss to the next row of the metrics. If
+two different nodes have the same hash, that step and all later ones of the window are void (the optimiser skips them),
+and the host repeats them with different hashes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Indices = Sequence[np.ndarray]
 
 @kernel
 def _next_kernel(window, row, at, width, BLOCK: tl.constexpr):
-    """The next row of the window."""
+    """Copy the next row of the window."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(window + tl.load(at).to(tl.int64) * width + i, mask=i < width)
     tl.store(row + i, value, mask=i < width)
@@ -35,7 +34,7 @@ def _next_kernel(window, row, at, width, BLOCK: tl.constexpr):
 
 @kernel
 def _record_kernel(loss, terms, counts, metrics, at, void, TERMS: tl.constexpr):
-    """The next row of the metrics: loss, nodes, whether this step or one before it collided, and the loss's parts."""
+    """Write the next row of metrics: loss, nodes, whether a hash has collided so far, parts of the loss."""
     row = tl.load(at)
     metrics += (3 + TERMS) * row
     tl.store(metrics, tl.load(loss))
@@ -49,14 +48,14 @@ def _record_kernel(loss, terms, counts, metrics, at, void, TERMS: tl.constexpr):
 
 
 class Steps:
-    """Takes a model through windows of batches.
+    """Runs windows of training steps.
 
-    loss: the loss of a graph and its parts.
-    dropout: of the i-th step from now.
+    loss: the loss of a graph, and its parts.
+    dropout: the dropout of the i-th step from now.
     agree: makes `void` the same in all processes, if there are several.
-    room: to begin with. It only ever grows, and with it the shapes of the matrix products and so the order of their
-        sums: a resumed run that is to repeat the bits must begin with the same.
-    rate: at which the i-th step from now learns, if that changes: the optimiser's is a tensor then.
+    room: the initial size of the buffers. It only grows, and with it the shapes of matrix products and so the order of
+        their sums: a resumed run must start with the same room to give the same bits.
+    rate: the learning rate of the i-th step from now, if it changes; the optimiser's is then a tensor.
     """
 
     def __init__(
@@ -78,10 +77,10 @@ class Steps:
         self.metrics = torch.zeros(most, 3 + len(objective.terms(model.config)), device=device)
         self.at = torch.zeros(1, dtype=torch.int32, device=device)
         self.void = torch.zeros((), device=device)
-        optimiser.found_inf = self.void  # type: ignore[attr-defined]  # how torch's own loss scaling skips a step
+        optimiser.found_inf = self.void  # type: ignore[attr-defined]  # torch's loss scaling skips a step this way
         config = model.config
         rebuilds = config.objective != "contrastive"
-        asks = rebuilds and config.trees == "plain" and config.candidates == "batch"  # how many tokens are distinct
+        asks = rebuilds and config.trees == "plain" and config.candidates == "batch"  # how many are distinct
         self.records = device.type == "cuda" and agree is None and not asks
         self.recorded: _Recorded | None = None
         self.room = room
@@ -115,7 +114,7 @@ class Steps:
         return self.store.draw(batches, dropouts, self.room)
 
     def _enqueue(self, window: Window, begin: int, end: int, salt: int) -> None:
-        """These steps of the window; the first of them with this salt."""
+        """Launch these steps of the window, the first of them with this salt."""
         if not self.records or end - begin < 4:
             for i in range(begin, end):
                 self._step(*window.step(i), salt if i == begin else 0)
@@ -124,14 +123,14 @@ class Steps:
             self._step(*window.step(begin), salt)
             begin += 1
         if self.recorded is None or not self.recorded.take(window):
-            self.recorded = None  # its memory first
+            self.recorded = None  # free its memory first
             self.recorded, self.room = _Recorded(window, len(self.metrics), self.at, self._step, self.void), window.room
             self.at.fill_(begin)
         for _ in range(begin, end):
             self.recorded.graph.replay()
 
     def _step(self, batch: Batch, noise: Noise, salt: int = 0) -> None:
-        """One batch: structure, up, down, back, and the optimiser."""
+        """One step: structure, forward, backward, optimiser."""
         graph = self.model.structure_of(batch, noise, salt)
         loss, terms = self.loss(graph)
         self.optimiser.zero_grad(set_to_none=True)
@@ -147,7 +146,7 @@ class Steps:
 
 
 class _Recorded:
-    """A step as a CUDA graph, and the window that it goes through."""
+    """A step as a CUDA graph, and the window it reads from."""
 
     def __init__(
         self, window: Window, most: int, at: Tensor, step: Callable[[Batch, Noise], None], void: Tensor
@@ -155,7 +154,7 @@ class _Recorded:
         rows = window.rows.new_zeros(most, window.rows.shape[1])
         self.window = Window(rows, window.room, window.dropout)
         self.take(window)
-        self.row = torch.empty_like(rows[0])  # kept as long as the graph, which uses it
+        self.row = torch.empty_like(rows[0])  # the graph uses it, so it must live as long
 
         def next_step() -> None:
             grid = (triton.cdiv(len(self.row), 1024),)
@@ -163,7 +162,7 @@ class _Recorded:
             step(*window.room.split(self.row, window.dropout))
 
         void_before = void.clone()
-        void.fill_(1)  # these steps count for nothing
+        void.fill_(1)  # warm-up steps must change no weight
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -177,7 +176,7 @@ class _Recorded:
         void.copy_(void_before)
 
     def take(self, window: Window) -> bool:
-        """Go through this window from now on, if it fits."""
+        """Read from this window from now on, if it fits."""
         if window.room != self.window.room:
             return False
         self.window.rows[: len(window.rows)] = window.rows

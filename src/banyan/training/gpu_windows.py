@@ -1,8 +1,8 @@
-"""Batches drawn on the device, those of many steps together: a window.
+"""Windows: the batches of many steps, drawn together on the GPU.
 
-The tokens live on the device. Which of them are distinct in a batch does not depend on the weights, so that is found
-here too; so are the crops of its sentences, if they are asked for. The host learns once a window how much room its
-largest batch needs, while earlier steps still run.
+The tokens live on the device. Which tokens of a batch are distinct, and how its sentences are split, does not depend on
+the weights, so both are computed here. The host reads the size of the largest batch once per window, while earlier
+steps are still running.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from banyan.model import crops
 from banyan.model.dropout import Dropout
 from banyan.model.graph import runs_of_tokens
 
-SHARE = 4  # of the free memory of the device, one part in so many may be taken by the tokens
-ROUNDED = 1024, 128  # room for tokens and for leaves comes in multiples of these
-_STREAMS = 12  # int32 numbers that hold the streams of a step: six of 64 bits
+SHARE = 4  # the tokens may take one part in so many of the device's free memory
+ROUNDED = 1024, 128  # round the room for tokens and for leaves up to multiples of these
+_STREAMS = 12  # int32 values for a step's random streams: six of 64 bits
 
 
 @dataclass(frozen=True)
 class Room:
-    """What the batches of a window are given room for, so that the window's rows are of one length."""
+    """The buffer sizes of a window's batches; all rows of a window have the same length."""
 
     sentences: int  # and their crops
     tokens: int
@@ -37,7 +37,7 @@ class Room:
 
     @property
     def parts(self) -> list[int]:
-        """Where in a row is what: tokens, leaf of each, token of each leaf, streams, offsets, sizes."""
+        """The layout of a row: tokens, leaf of each token, token of each leaf, streams, offsets, sizes."""
         return [self.tokens, self.tokens, self.leaves, _STREAMS, -(-(self.sentences + 1) // 4) * 4, 4]
 
     def with_room_for(self, other: Room) -> Room:
@@ -45,7 +45,7 @@ class Room:
         return Room(other.sentences, tokens, leaves, max(self.longest, other.longest))
 
     def split(self, row: Tensor, dropout: Dropout) -> tuple[Batch, Noise]:
-        """A row as what the kernels take."""
+        """A row as the arguments of the kernels."""
         tokens, leaf, token, streams, offsets, sizes = row.split(self.parts)
         batch = Batch(tokens, offsets[: self.sentences + 1], token, leaf, sizes, self.longest)
         return batch, Noise.at(dropout, streams.view(torch.int64))
@@ -53,7 +53,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Window:
-    """The batches of some steps, one a row."""
+    """The batches of several steps, one per row."""
 
     rows: Tensor  # int32 [steps, ...]
     room: Room
@@ -64,10 +64,10 @@ class Window:
 
 
 class DeviceStore:
-    """Draws from the sentences `indices` of a store; its tokens are on the device if they fit there, and are brought
-    as needed if not.
+    """Draws batches from the sentences `indices` of a store. The tokens live on the device if they fit; otherwise each
+    window copies its own.
 
-    smallest_part: of a sentence that is split for InfoNCE; None: sentences are not split."""
+    smallest_part: the smallest share of a sentence that a part may have; None: do not split sentences."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class DeviceStore:
         return Window(rows, needed, dropouts[0])
 
     def _sentences(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:
-        """Where the sentences of the batches begin and how long they are [steps, B]; then their crops, if asked for."""
+        """Starts and lengths of the sentences in each batch [steps, B], followed by those of their parts for InfoNCE."""
         sentences = self.indices[np.stack(batches)]
         all_offsets = np.asarray(self.store.offsets)
         starts = all_offsets[sentences]
@@ -142,7 +142,7 @@ class DeviceStore:
         return torch.repeat_interleave(both[0], both[1], output_size=int(times.sum()))
 
     def _leaves(self, tokens: Tensor, step: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of each position its leaf; of each leaf of all steps its token and its step; of each step how many."""
+        """The leaf of each position; the token and the step of each leaf; the number of leaves of each step."""
         if self.plain:
             n_leaves = torch.bincount(step, minlength=steps)
             leaf = torch.arange(len(tokens), device=self.device) - (n_leaves.cumsum(0) - n_leaves)[step]

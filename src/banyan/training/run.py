@@ -1,12 +1,12 @@
-"""From raw text to a model folder: one plain loop, that can be killed at any moment and resumed.
+"""The training loop. It can be killed at any moment and resumed.
 
-Everything random is a function of the seed and the step, and every sum has a fixed order, so a resumed run ends in
-the same bits as one that was never interrupted (same machine, same number of threads and processes; on a GPU, with
-deterministic=True).
+All randomness is a function of the seed and the step, and every sum has a fixed order. A resumed run therefore ends in
+the same bits as one that was never interrupted (on the same machine, with the same number of threads and processes; on
+a GPU, with deterministic=True).
 
-Steps come in windows: an accelerator is given a window of steps at once and then asked for their figures, because to
-ask is to wait. Whatever else is done (metrics, checkpoints, stopping) is done between windows. Several processes each
-take their share of every step; the first one writes and speaks.
+Steps run in windows. An accelerator gets a window of steps at once, and the loop reads their metrics afterwards,
+because reading waits for the device. Metrics, checkpoints and stopping happen between windows. With several processes,
+each takes its share of every step, and the first one writes files and messages.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ from banyan.training.metrics import Metrics, Pace, epoch_line, tensorboard_write
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
 
-DEV_SHARE, DEV_MOST = 100, 2000  # one sentence in a hundred is held out, and at most these
+DEV_SHARE, DEV_MOST = 100, 2000  # hold out one sentence in a hundred, and at most 2,000
 
 
-TEN_MILLION = 900  # steps of an epoch of so many words; a smaller corpus is gone through more often
-FEWEST = {"all": 5, "batch": 3}  # epochs, by the candidates: those of the batch are the cheap way
+TEN_MILLION = 900  # steps per epoch of a corpus of ten million words; smaller corpora get more epochs
+FEWEST = {"all": 5, "batch": 3}  # epochs, by softmax candidates
 MOST = 15
 
 
 def suitable_epochs(steps: int, candidates: str = "all") -> int:
-    """How often to go through a corpus that has so many steps."""
+    """The number of epochs that suits a corpus with this many steps per epoch."""
     fewest = FEWEST[candidates]
     return min(max(math.ceil(fewest * TEN_MILLION / steps), fewest), MOST)
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user asked to stop, and the run was saved."""
+    """The user interrupted the run, and it was saved."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The sentences of a store that are meant."""
+    """Some of the sentences of a store."""
 
     store: Store
     indices: np.ndarray
@@ -93,7 +93,7 @@ class _Loss(nn.Module):
 
 
 class Run:
-    """A model on its way through the epochs."""
+    """One training run: a model, its data, and how far it has come."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Run:
         self.folder, self.out, self.us = folder, folder.out, us
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs, self.report = display, pairs, report
-        self.share = share  # this process's sentences of a step
+        self.share = share  # sentences per step in this process
         self.smallest_part = crops.smallest_part(self.config)
         self.terms = objective.terms(self.config)
         self.device = model.embedding.device
@@ -121,12 +121,13 @@ class Run:
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
-            if self.progress.data != data and us.first:  # the first one's fingerprint is what a checkpoint holds
-                raise BanyanError(f"the text of the run in {self.out} has changed: --overwrite starts again with it")
+            if self.progress.data != data and us.first:  # checkpoints hold the first process's fingerprint
+                raise BanyanError(f"the corpus of the run in {self.out} has changed: --overwrite starts over")
             if self.config.epochs and self.progress.epoch > self.config.epochs:
-                raise BanyanError(f"{self.out} has had {self.progress.epoch} epochs already: ask for more, or for none")
-            display.note(f"resuming after step {self.progress.step:,}, {self.progress.epoch} epochs done")
-        elif self.config.counts_corpus and us.first:  # the others are given what it found, before they begin
+                done = self.progress.epoch
+                raise BanyanError(f"{self.out} has had {done} epochs already: ask for more, or leave epochs out")
+            display.note(f"resuming after step {self.progress.step:,} ({self.progress.epoch} epochs finished)")
+        elif self.config.counts_corpus and us.first:  # the other processes get its weights before they begin
             self._count_leaves()
         self.metrics = Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
@@ -134,11 +135,11 @@ class Run:
 
     @torch.no_grad()
     def _count_leaves(self) -> None:
-        """Give the model what counting tells of its tokens."""
+        """Initialise token vectors and lexical sketches from statistics of the corpus."""
         from banyan.model import initial, lexical
 
         config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
-        with self.display.patience("counting what tokens are near each other", 1):
+        with self.display.patience("counting which tokens occur together", 1):
             text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST)))
             rows = np.zeros((len(pieces), config.dim), np.float32)
             if config.init_sketch:
@@ -146,26 +147,26 @@ class Run:
             if config.init_ppmi:
                 vectors = initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, self._counting())
                 rows += config.init_ppmi * vectors
-            if config.lexical_dim:  # of other random vectors than those above
+            if config.lexical_dim:  # different random vectors from those above
                 sketches = initial.character_sketches(pieces, *text, config.lexical_dim, config.seed + 1)
                 self.model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
         if config.init_sketch or config.init_ppmi:
             self.model.embedding.copy_(torch.from_numpy(rows))
 
     def _counting(self) -> torch.device:
-        """Where sparse matrices are multiplied: not every device can, nor CUDA with the same bits every time."""
+        """The device for sparse matrix products. Not every device has them, and on CUDA they are not deterministic."""
         repeatable = torch.are_deterministic_algorithms_enabled()
         return self.device if self.device.type == "cuda" and not repeatable else torch.device("cpu")
 
     def start_from(self, weights: dict[str, np.ndarray]) -> None:
-        """Take the weights of a finished model, unless the run is under way already."""
+        """Start from the weights of a finished model, unless this run has already begun."""
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 if name in weights and self.progress.step == 0:
                     parameter.copy_(torch.from_numpy(weights[name]))
 
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
-        """All epochs that are left."""
+        """Train for the remaining epochs."""
         self.epoch_steps = self._steps_of_an_epoch()
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
@@ -205,25 +206,25 @@ class Run:
 
     def _tell_what_is_ahead(self, steps: int) -> None:
         (sentences,) = self.us.total([len(self.train_part)])
-        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few)"
+        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few sentences)"
         where = devices.described(self.device, self.model.precision)
         processes = f" in each of {self.us.world} processes" if self.us.several else ""
         self.display.note(f"training on {sentences:,.0f} sentences{held_out}: {steps:,} steps on {where}{processes}")
 
     def _averaged(self, loss: _Loss) -> nn.Module:
-        """The loss whose gradients are averaged over the processes."""
+        """The loss, with gradients averaged over the processes."""
         if not self.us.several:
             return loss
         averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
-        # Its first pass sends the gradients in another order than all later ones, which is another order of adding them
-        # up. That pass is one that counts for nothing, so that a resumed run repeats the bits of an uninterrupted one.
+        # Its first backward pass reduces gradients in a different order from all later ones. A dummy pass comes first,
+        # so that a resumed run gives the same bits as an uninterrupted one.
         for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.smallest_part):
             averaged(graph, NO_DROPOUT)[0].backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
 
     def _gpu_steps(self) -> GpuSteps:
-        """What takes the model through windows where our GPU kernels run."""
+        """Recorded steps, for devices that run our GPU kernels."""
         from banyan.training.gpu_steps import Steps
         from banyan.training.gpu_windows import DeviceStore, Room
 
@@ -233,7 +234,7 @@ class Run:
         return Steps(
             self.model,
             self.optimiser,
-            lambda graph: self.loss(graph, NO_DROPOUT),  # it was dropped out when it was made
+            lambda graph: self.loss(graph, NO_DROPOUT),  # dropout was applied when the graph was made
             store,
             self._dropout,
             devices.window(self.device),
@@ -243,7 +244,7 @@ class Run:
         )
 
     def _windows(self) -> list[list[np.ndarray]]:
-        """The batches that are left of the epoch under way, in windows of batches of one size."""
+        """The remaining batches of the current epoch, in windows. All batches in a window have the same size."""
         n, seed, epoch, rank = len(self.train_part), self.config.seed, self.progress.epoch, self.us.rank
         if self.progress.even_batches:
             batches = even_batches(n, self.epoch_steps, seed, epoch, rank)
@@ -260,7 +261,7 @@ class Run:
     def _window(
         self, window: Sequence[np.ndarray], following: Sequence[np.ndarray], asked: Sequence[int]
     ) -> tuple[list[dict[str, Any]], bool]:
-        """A step for each of these batches, then the metrics of all processes; and whether one was asked to stop."""
+        """Run a step for each batch. Return the metrics over all processes, and whether one was asked to stop."""
         losses, terms, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
         n = len(losses)
         sizes = np.array([self._sizes(indices, self._dropout(i)) for i, indices in enumerate(window[:n])])
@@ -269,7 +270,7 @@ class Run:
         return [self._row(i, *figures[i:-1:n]) for i in range(n)], figures[-1] > 0
 
     def _sizes(self, indices: np.ndarray, dropout: Dropout) -> tuple[int, int, int]:
-        """The sentences of a batch and their tokens, and how many nodes plain trees of them and their crops have."""
+        """Sentences and tokens of a batch, and the nodes that its plain trees would have, including those of crops."""
         lengths = self.train_part.lengths(indices)
         sentences, tokens = len(lengths), int(lengths.sum())
         if self.smallest_part is None:
@@ -278,8 +279,8 @@ class Run:
         return sentences, tokens, 2 * (tokens + int(of_crops.sum())) - 3 * sentences
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
-        """The loss of each step, its parts, and the nodes, as numbers or still on the device. A process that trains
-        alone may stop between steps."""
+        """The loss of each step, its parts, and the nodes, as numbers or as tensors on the device. A single process
+        can stop between steps."""
         losses, terms, nodes = [], [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
         graphs = self._graphs(self.train_part, window, dropouts, self.smallest_part)
@@ -293,12 +294,12 @@ class Run:
         return losses, terms, nodes
 
     def _rate(self, i: int) -> float:
-        """At which the i-th step from now learns."""
+        """The learning rate of the i-th step from now."""
         done = (self.progress.step + i) / (self.epochs * self.epoch_steps)
         return self.config.lr * (1 - (1 - self.config.final_lr_frac) * done)
 
     def _dropout(self, i: int) -> Dropout:
-        """Of the i-th step from now."""
+        """The dropout of the i-th step from now."""
         config = self.config
         return Dropout(config.dropout, config.seed, self.progress.step + i, config.leaf_dropout)
 
@@ -309,8 +310,8 @@ class Run:
         dropouts: Sequence[Dropout],
         smallest_part: float | None = None,
     ) -> Iterator[Any]:
-        """The graph of each of these batches of a part, made when its turn comes: it depends on the weights. Crops are
-        in it if it is said how they are made."""
+        """The graph of each batch, made one at a time, because it depends on the current weights. With smallest_part,
+        the graphs include the two parts of each sentence."""
         for indices, dropout in zip(chosen, dropouts, strict=True):
             batch = part.batch(indices)
             if smallest_part is not None:
@@ -318,8 +319,8 @@ class Run:
             yield self.model.structure(*batch, dropout)
 
     def _step(self, graph: Any, dropout: Dropout, i: int) -> tuple[Tensor, Tensor]:
-        """One batch, the i-th from now: up, down, back, and the optimiser. Its loss and the parts of it, which may
-        still be on the device."""
+        """Take the i-th step from now: forward, backward, optimiser. Return the loss and its parts, possibly still on
+        the device."""
         if self.config.lr_decays:
             self.optimiser.param_groups[0]["lr"] = self._rate(i)
         loss, parts = self.loss(graph, dropout)
@@ -345,7 +346,7 @@ class Run:
         }
 
     def _count(self, row: dict[str, Any], board: Any) -> None:
-        """A step is done."""
+        """Record a finished step."""
         if not math.isfinite(row["loss"]):
             raise _diverged(f"the loss became {row['loss']} at step {row['step']:,}")
         self.progress.step += 1
@@ -358,8 +359,8 @@ class Run:
         self._log(row, board)
 
     def _stopped(self) -> BaseException:
-        """What ends this process when one was asked to; the first one says so."""
-        told = f"stopped after step {self.progress.step:,}, saved; go on with --resume"
+        """The exception that ends this process after an interruption. Only the first process reports it."""
+        told = f"stopped after step {self.progress.step:,} and saved; --resume continues"
         return Interrupted(told) if self.us.first else SystemExit(130)
 
     def _end_of_epoch(self, board: Any) -> None:
@@ -388,7 +389,7 @@ class Run:
         self._log(metrics, board)
         self.display.note(epoch_line(metrics, self.terms))
         if self.progress.epoch < self.epochs and time.monotonic() - self.saved < 5:
-            return  # an epoch of a few seconds is not worth a checkpoint
+            return  # too little work to be worth a checkpoint
         self._save()
         plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
 
@@ -417,7 +418,7 @@ class Run:
         if self.metrics is None:
             return
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise _diverged(f"a weight became infinite or not a number by step {self.progress.step:,}")
+            raise _diverged(f"a weight became infinite or NaN by step {self.progress.step:,}")
         self.metrics.sync()
         if self.gpu and self.gpu.room:
             self.progress.room = list(astuple(self.gpu.room))
@@ -425,11 +426,11 @@ class Run:
         self.saved = time.monotonic()
 
     def banyan(self) -> Banyan:
-        """The model as it is now, for use where it was trained."""
+        """The current model, ready to encode on the device it trains on."""
         return Banyan(self.config, self.tokenizer, self.model.weights(), str(self.device) if self.gpu else "cpu")
 
     def finish(self) -> Banyan:
-        """Write the result folder."""
+        """Write the model folder."""
         model = self.banyan()
         if self.metrics is None:
             return model
@@ -447,27 +448,27 @@ class Run:
 
 
 def _fetched(values: Sequence[Any]) -> list[Any]:
-    """Numbers, or what a device has of them, as numbers: it is waited for once."""
+    """Values as plain numbers. Tensors are copied from the device together, in one wait."""
     return torch.stack(list(values)).tolist() if isinstance(values[0], Tensor) else list(values)
 
 
 def _diverged(what: str) -> BanyanError:
-    return BanyanError(f"{what}: --overwrite starts again; try a lower lr")
+    return BanyanError(f"{what}: try a lower lr, with --overwrite")
 
 
 def _parts(store: Store, dev: Store | None, seed: int, us: Processes) -> tuple[Part, Part | None]:
-    """What is trained on and what is held out; the first process alone holds out, and evaluates."""
+    """The training and the held-out sentences. Only the first process holds out text and evaluates."""
     if dev is not None:
         return Part(store, np.arange(len(store))), Part(dev, np.arange(min(len(dev), DEV_MOST)))
     held_out = min(len(store) // DEV_SHARE, DEV_MOST) if us.first else 0
-    order = shuffled(len(store), seed, epoch=2**32)  # an epoch that no run reaches
+    order = shuffled(len(store), seed, epoch=2**32)  # a stream that no epoch uses
     kept, out = np.sort(order[held_out:]), np.sort(order[:held_out])
     return Part(store, kept), Part(store, out) if held_out else None
 
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM, so that the loop can end its step and save; a second Ctrl-C ends it at once."""
+    """Collect Ctrl-C and SIGTERM, so that the loop can finish its step and save. A second Ctrl-C stops immediately."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked
