@@ -1,7 +1,7 @@
-"""The model as the paper states it, in plain NumPy float64: read it beside the paper.
+"""The paper's listing in plain NumPy, float64. Read it beside the paper.
 
-Algorithm 1 and the per-sentence greedy form, Equations 1 to 4, the mean over parents, the loss, and the gradient of
-every weight. Every fast version in backends/ is tested against this file. Nothing here is fast.
+Algorithm 1 and its greedy form per sentence, Equations 1 to 4, the mean over parents, the loss, and the gradient of
+every parameter. Every back end is tested against this file. Nothing here is fast.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from banyan.model.structure import Span, score, similarity
 
 
 def compose(left: Vector, right: Vector, f: Functions) -> Vector:
-    """Equation 3, or 1."""
+    """Equation 3 (diagonal) or 1 (linear)."""
     return through(f.comp_l, left) + through(f.comp_r, right) + per_channel(f.comp_b, left.shape[-1])
 
 
 def decompose(parent: Vector, f: Functions) -> tuple[Vector, Vector]:
-    """Equation 4, or 2."""
+    """Equation 4 (diagonal) or 2 (linear)."""
     E = parent.shape[-1]
     left = through(f.decomp_l, parent) + per_channel(f.decomp_lb, E)
     right = through(f.decomp_r, parent) + per_channel(f.decomp_rb, E)
@@ -51,8 +51,8 @@ def greedy(
     plain: bool = False,
     structure: str = "induced",
 ) -> Forest:
-    """Per sentence, again and again, the most similar adjacent pair (or what else `structure` wants) merges; among
-    equals the leftmost. In plain trees each occurrence has a dropout mask of its own.
+    """Merge, in each sentence, the most similar adjacent pair (or the one that `structure` prefers) until one node is
+    left. Ties go to the leftmost pair. In plain trees every occurrence has its own dropout mask.
     """
 
     def dropped(vector: Vector, place: int, key: int, occurrence: int) -> Vector:
@@ -76,10 +76,10 @@ def greedy(
 
 
 def algorithm_1(tokens: np.ndarray, offsets: np.ndarray, embedding: Vector, f: Functions) -> Graph:
-    """Algorithm 1: one frontier over all sentences; the closest pair merges wherever it occurs.
+    """Algorithm 1: one frontier over all sentences; the most similar pair merges wherever it occurs.
 
-    As printed it needs three repairs: no merge across sentences; overlapping repeats ("a a a") are taken from the
-    left; it stops when every sentence's frontier is one node. Node identity is (left id, right id).
+    As printed it needs three repairs: pairs never cross sentences; overlapping repeats ("a a a") merge from the left;
+    it stops when every sentence's frontier is one node. A node is identified by (left id, right id).
     """
     token, leaf = np.unique(tokens, return_inverse=True)
     vector = [embedding[t] for t in token]  # e, by node
@@ -102,7 +102,7 @@ def algorithm_1(tokens: np.ndarray, offsets: np.ndarray, embedding: Vector, f: F
 
 
 def entangle(forest: Forest) -> Graph:
-    """Equal nodes of all sentences become one."""
+    """Make equal nodes of all sentences one node."""
     token, leaf = np.unique(forest.tokens, return_inverse=True)
     node_of = [int(i) for i in leaf]
     known: dict[tuple[int, int], int] = {}
@@ -113,7 +113,7 @@ def entangle(forest: Forest) -> Graph:
 
 
 def _graph(token: np.ndarray, children: list[tuple[int, int]], root: list[int], node_of: np.ndarray) -> Graph:
-    """Number the inner nodes by height (and, within a height, as they were made)."""
+    """Number the inner nodes by height, and within a height in the order they were made."""
     L = len(token)
     height = [0] * L
     key = [leaf_key(int(t)) for t in token]
@@ -140,8 +140,8 @@ def up_pass(graph: Graph, leaves: Vector, f: Functions, dropout: Dropout = NO_DR
 
 
 def down_pass(graph: Graph, up: Vector, f: Functions, dropout: Dropout = NO_DROPOUT) -> Vector:
-    """The embedding of every node on the way down [N, E]: the mean of the messages it gets, one per (distinct
-    parent, side); a root that no tree contains keeps its own."""
+    """The embedding of every node on the way down [N, E]: the mean of its messages, one per (distinct parent, side). A
+    root that is inside no other tree keeps its up embedding."""
     E = up.shape[1]
     messages: list[list[Vector]] = [[] for _ in range(graph.n_nodes)]
     down = up.copy()
@@ -157,7 +157,7 @@ def down_pass(graph: Graph, up: Vector, f: Functions, dropout: Dropout = NO_DROP
 
 
 def cross_entropy(rebuilt: Vector, target: np.ndarray, weight: Vector, bias: Vector) -> tuple[float, Vector]:
-    """The mean over rebuilt leaves, and the gradient by the logits [L, V]."""
+    """The mean over reconstructed leaves, and the gradient with respect to the logits [L, V]."""
     logits = rebuilt @ weight.T + bias
     log_p = logits - logits.max(1, keepdims=True)
     log_p -= np.log(np.exp(log_p).sum(1, keepdims=True))
@@ -175,7 +175,7 @@ def loss_and_gradients(
     bias: Vector,
     dropout: Dropout = NO_DROPOUT,
 ) -> tuple[float, dict[str, Vector]]:
-    """Cross-entropy of the rebuilt leaves, once per distinct token, and its gradient by every weight."""
+    """Cross-entropy of the reconstructed leaves, once per distinct token, and its gradient for every parameter."""
     E, L = embedding.shape[1], graph.n_leaves
     up = up_pass(graph, embedding[graph.token], f, dropout)
     down = down_pass(graph, up, f, dropout)

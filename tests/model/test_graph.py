@@ -122,5 +122,5 @@ def test_a_wrong_tree_is_refused_with_the_reason(merges, says):
 def test_a_batch_with_an_empty_sentence_is_refused():
     with pytest.raises(BanyanError, match="sentence 1 of the batch has no tokens"):
         check_ragged(np.array([1, 2]), np.array([0, 2, 2]))
-    with pytest.raises(BanyanError, match="offsets must rise from 0"):
+    with pytest.raises(BanyanError, match="offsets must increase from 0"):
         check_ragged(np.array([1, 2]), np.array([0, 1]))

@@ -8,12 +8,12 @@ import numpy as np
 
 Bits = TypeVar("Bits", int, np.ndarray)
 
-LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE = range(4)  # the places
+LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE = range(4)  # the places where dropout applies
 _64, _32 = (1 << 64) - 1, (1 << 32) - 1
 
 
 def mix(x: Bits) -> Bits:
-    """Scramble 64 bits (the finaliser of SplitMix64), of one number or of an array of uint64."""
+    """Hash a 64-bit number or an array of uint64 (the finaliser of SplitMix64)."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _64
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _64
     return x ^ x >> 31
@@ -35,7 +35,7 @@ class Dropout(NamedTuple):
     rate: float
     seed: int = 0
     step: int = 0
-    leaf_rate: float | None = None  # the rate of leaves; None: as everywhere
+    leaf_rate: float | None = None  # the rate for leaves; None: same as rate
 
     def rate_at(self, place: int) -> float:
         return self.leaf_rate if place == LEAF and self.leaf_rate is not None else self.rate
@@ -44,7 +44,7 @@ class Dropout(NamedTuple):
         return mix(mix(mix(self.seed) + self.step & _64) + place & _64)
 
     def mask(self, place: int, key: int, E: int) -> np.ndarray:
-        """0 where dropped, 1/(1-rate) where kept."""
+        """The mask: 0 where dropped, 1/(1-rate) where kept."""
         rate = self.rate_at(place)
         state = mix(key ^ self.stream(place))
         low, high = state & _32, state >> 32 | 1

@@ -13,8 +13,8 @@ Vector = np.ndarray
 
 
 class Functions(NamedTuple):
-    """What all K channels share. Diagonal (Equations 3 and 4): seven vectors [U], four of them gates, before their
-    sigmoid. Linear (Equations 1 and 2, the predecessor's): the gates are matrices [U, U]."""
+    """The parameters of composition and decomposition. Diagonal: seven vectors [U], of which four are gates before the
+    sigmoid. Linear: the gates are matrices [U, U]."""
 
     comp_l: Vector  # Φl
     comp_r: Vector  # Φr
@@ -33,19 +33,19 @@ def sigmoid(x: Vector) -> Vector:
 
 
 def per_channel(vector: Vector, E: int) -> Vector:
-    """Entry u of channel k stands at k·U+u, so a U-wide vector repeats K times."""
+    """Repeat a vector over all K channels: entry u of channel k is at k·U+u."""
     return np.tile(vector, E // len(vector))
 
 
 def through(gate: Vector, x: Vector) -> Vector:
-    """Each channel of x [..., E] times the sigmoid of a vector, or times a matrix."""
+    """Multiply each channel of x [..., E] by the sigmoid of a vector, or by a matrix."""
     if gate.ndim == 1:
         return x * per_channel(sigmoid(gate), x.shape[-1])
     return (x.reshape(-1, len(gate)) @ gate).reshape(x.shape)
 
 
 def back_through(gate: Vector, x: Vector, g: Vector) -> tuple[Vector, Vector, Vector]:
-    """From the gradient g by `through(gate, x) + bias` [E], those by x, by the gate and by the bias."""
+    """The gradients with respect to x, gate and bias, given that of `through(gate, x) + bias` [E]."""
     U = len(gate)
     x_k, g_k = x.reshape(-1, U), g.reshape(-1, U)  # one row per channel
     if gate.ndim == 1:

@@ -1,6 +1,6 @@
-"""Forests of merges and the graphs made of them: integers only.
+"""Forests of merges and the graphs made from them: integers only.
 
-A batch is ragged: `tokens` [T] of all sentences one after another, `offsets` [B+1]. No padding anywhere.
+A batch is ragged: the `tokens` [T] of all sentences one after another, and their `offsets` [B+1]. Nothing is padded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from banyan.errors import BanyanError
 
 @dataclass(frozen=True)
 class Forest:
-    """One binary tree per sentence, every occurrence a node of its own.
+    """One binary tree per sentence; every occurrence is a node of its own.
 
-    Nodes 0..T-1 are the positions of the batch; then come the merges, sentence by sentence, in the order they
-    were made: a sentence of n tokens has n-1, and children always precede their parent.
+    Nodes 0..T-1 are the positions of the batch. The merges follow, sentence by sentence, in the order they were made: a
+    sentence of n tokens has n-1. Children always precede their parent.
     """
 
     tokens: np.ndarray  # int32 [T]
@@ -40,17 +40,18 @@ class Forest:
 
 @dataclass(frozen=True)
 class Graph:
-    """Leaves first, then inner nodes by height (1 + the greater of the children's), many roots.
+    """A graph with many roots: leaves first, then inner nodes by height (1 + the maximum of the children's heights).
 
-    A parent is always higher than its children, so one array drives both passes: up ascending, down descending.
+    A parent is always higher than its children, so one array drives both passes: up in ascending order, down in
+    descending order.
     """
 
     token: np.ndarray  # int32 [L]: the token of each leaf
     children: np.ndarray  # int32 [M, 2]: left and right child of inner node L+m
     root: np.ndarray  # int32 [B]: the root of each sentence
     levels: np.ndarray  # int64 [H+2]: nodes levels[h]..levels[h+1] have height h
-    key: np.ndarray  # uint64 [N]: what a node is, for dropout; equal keys get equal masks
-    node_of: np.ndarray  # int32 [T + merges]: the node that each occurrence of the forest became
+    key: np.ndarray  # uint64 [N]: identifies a node for dropout; equal keys get equal masks
+    node_of: np.ndarray  # int32 [T + merges]: the node of each occurrence in the forest
 
     @property
     def n_leaves(self) -> int:
@@ -62,44 +63,44 @@ class Graph:
 
     @cached_property
     def messages(self) -> np.ndarray:
-        """How many messages each node gets on the way down [N]: one per (distinct parent, side)."""
+        """The number of messages each node gets on the way down [N]: one per (distinct parent, side)."""
         return np.bincount(self.children.ravel(), minlength=self.n_nodes).astype(np.int32)
 
 
 def check_ragged(tokens: np.ndarray, offsets: np.ndarray, empty: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The batch as int32 tokens and int64 offsets, or a sentence about what is wrong with it. A sentence without
-    tokens is wrong unless `empty` allows it."""
+    """The batch as int32 tokens and int64 offsets. Raise an error if it is malformed, or, unless `empty` is set, if a
+    sentence has no tokens."""
     tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
     if tokens.ndim != 1 or offsets.ndim != 1:
-        raise BanyanError("tokens and offsets must be one row of numbers each")
+        raise BanyanError("tokens and offsets must be one-dimensional")
     lengths = np.diff(offsets)
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens) or (lengths < 0).any():
-        raise BanyanError(f"offsets must rise from 0 to the number of tokens ({len(tokens)})")
+        raise BanyanError(f"offsets must increase from 0 to the number of tokens ({len(tokens)})")
     if not empty and (lengths < 1).any():
         raise BanyanError(f"sentence {int(np.argmin(lengths))} of the batch has no tokens, so it has no tree")
     return tokens, offsets
 
 
 def runs_of_sentences(offsets: np.ndarray, tokens: int) -> list[tuple[int, int]]:
-    """Cut a batch into runs of sentences of about so many tokens: where each begins, and ends."""
+    """Divide a batch into runs of sentences with about this many tokens: the start and end of each."""
     cuts = np.searchsorted(offsets, np.arange(tokens, offsets[-1], tokens))
     bounds = np.unique(np.concatenate([[0], cuts, [len(offsets) - 1]]))
     return list(pairwise(bounds.tolist()))
 
 
 def runs_of_tokens(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A batch of the runs of tokens that begin there and are so long."""
+    """A ragged batch made of the runs of tokens with these starts and lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
     return tokens[places].astype(np.int32), offsets
 
 
-KEPT = np.ceil(np.exp(np.arange(20))).astype(np.int64)  # 1, 3, 8, 21, ...: of n occurrences of a token, ⌊1 + ln n⌋
+KEPT = np.ceil(np.exp(np.arange(20))).astype(np.int64)  # keep occurrences 1, 3, 8, 21, ...: ⌊1 + ln n⌋ of n
 
 
 def with_sublinear_tf(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The batch with a token that its sentence has n times only ⌊1 + ln n⌋ times."""
+    """The batch with only ⌊1 + ln n⌋ of the n occurrences of a token in a sentence."""
     kept = kept_occurrences(tokens, offsets)
     before = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(kept, out=before[1:])
@@ -107,7 +108,7 @@ def with_sublinear_tf(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarr
 
 
 def kept_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Whether a token is one of those [T]."""
+    """Which tokens sublinear term frequency keeps [T]."""
     from banyan.backends import _numba
 
     return _numba.kept_occurrences(tokens, offsets, KEPT)
@@ -123,7 +124,7 @@ def entangle(forest: Forest) -> Graph:
 
 
 def disentangled(forest: Forest) -> Graph:
-    """The plain trees of the predecessor model: every occurrence keeps a node, and a key, of its own."""
+    """Plain trees, as in Self-StrAE: every occurrence has its own node and key."""
     from banyan.backends import _numba
 
     children, levels, key, node_of = _numba.by_height(forest.tokens, forest.children)
@@ -133,8 +134,8 @@ def disentangled(forest: Forest) -> Graph:
 def from_merges(
     tokens: np.ndarray, offsets: np.ndarray, merges: list[list[tuple[int, int]]] | list[np.ndarray]
 ) -> Forest:
-    """A forest of trees given by the user. Each sentence's merges are pairs of its own node numbers: 0..n-1 are
-    its tokens, n+k is the parent made by its k-th merge."""
+    """A forest of given trees. The merges of a sentence are pairs of its own node numbers: 0..n-1 are its tokens, n+k
+    is the parent made by its k-th merge."""
     tokens, offsets = check_ragged(tokens, offsets)
     if len(merges) != len(offsets) - 1:
         raise BanyanError(f"there are {len(merges)} trees for {len(offsets) - 1} sentences")
@@ -150,15 +151,15 @@ def from_merges(
 
 
 def _check_tree(local: np.ndarray, n: int, sentence: int) -> None:
-    """A binary tree over n leaves in order: every node but the last has one parent, made later, over adjacent spans."""
+    """Check that the merges form a binary tree over n leaves in order, each joining two adjacent spans."""
     if len(local) != n - 1:
         raise BanyanError(f"the tree of sentence {sentence} has {len(local)} merges; {n} tokens need {n - 1}")
     spans = [(i, i + 1) for i in range(n)]
     used: set[int] = set()
     for k, (left, right) in enumerate(local.tolist()):
         if not (0 <= left < n + k and 0 <= right < n + k) or left in used or right in used or left == right:
-            raise BanyanError(f"merge {k} of sentence {sentence} joins nodes {left} and {right}: not there, or taken")
+            raise BanyanError(f"merge {k} of sentence {sentence} joins {left} and {right}: missing, or already joined")
         if spans[left][1] != spans[right][0]:
-            raise BanyanError(f"merge {k} of sentence {sentence} joins nodes {left} and {right}: not neighbours")
+            raise BanyanError(f"merge {k} of sentence {sentence} joins {left} and {right}, which are not neighbours")
         used |= {left, right}
         spans.append((spans[left][0], spans[right][1]))

@@ -21,12 +21,12 @@ from banyan.support.needs import needs
 from banyan.tokenizer.rules import BYTES
 
 SHORTEST, LONGEST = 3, 4  # n-grams
-SAMPLE = 30_000  # sentences tell how rare an n-gram is
-MOST = 30_000_000  # tokens are enough to know the company of each
-NEAR = 10  # tokens to either side are company, the nearer the more
-SMOOTH = 0.875  # power of the frequencies that chance is made of, which takes some of what rare tokens get by it
-RARE = 1e-4  # share of the text at which a token's company weighs half
-ROUNDS, SPARE = 4, 16  # of subspace iteration; dimensions beside those that are kept
+SAMPLE = 30_000  # sentences from which document frequencies are estimated
+MOST = 30_000_000  # tokens of the corpus that are counted
+NEAR = 10  # tokens to either side, weighted by distance
+SMOOTH = 0.875  # context distribution smoothing: the power of the expected frequencies, which tempers rare tokens
+RARE = 1e-4  # relative frequency at which a token's PPMI vector has half its norm
+ROUNDS, SPARE = 4, 16  # rounds of subspace iteration; dimensions beyond those that are kept
 _BYTES = frozenset(BYTES)
 
 
@@ -34,7 +34,7 @@ _BYTES = frozenset(BYTES)
 
 
 def ngrams_of(piece: str) -> list[str]:
-    """With a mark at either end. The name of a byte is its only one."""
+    """The n-grams of a piece, with a mark at either end. The name of a byte is its only n-gram."""
     if piece in _BYTES:
         return [piece]
     marked = f"<{piece}>"
@@ -45,7 +45,7 @@ def ngrams_of(piece: str) -> list[str]:
 def character_sketches(
     pieces: Sequence[str], tokens: np.ndarray, offsets: np.ndarray, dim: int, seed: int
 ) -> np.ndarray:
-    """Sketches of pieces [V, dim], of length 1 on average."""
+    """Sketches of all pieces [V, dim], with a mean norm of 1."""
     with needs("Training", "train"):
         from scipy.sparse import csr_matrix
 
@@ -69,10 +69,10 @@ def character_sketches(
 def ppmi_vectors(
     tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, dim: int, seed: int, device: torch.device
 ) -> np.ndarray:
-    """Vectors of the company of tokens [V, dim], of length 1 where the token is rare; 0 where it has none."""
+    """Co-occurrence vectors of tokens [V, dim]: norm 1 for rare tokens, 0 for tokens without neighbours."""
     matrix = ppmi_matrix(tokens, offsets, vocab_size, device)
     values, vectors = _eigen(matrix, min(dim, vocab_size), seed)
-    has_some = matrix.crow_indices().diff() > 0  # else what is left of it is rounding, not to be made longer
+    has_some = matrix.crow_indices().diff() > 0  # otherwise the row is rounding noise and must not be normalised
     rows = torch.nn.functional.normalize(vectors * values.abs().sqrt() * has_some[:, None]).cpu().numpy()
     share = np.bincount(tokens, minlength=vocab_size) / max(len(tokens), 1)
     rows = rows * (RARE / (RARE + share))[:, None]
@@ -80,7 +80,7 @@ def ppmi_vectors(
 
 
 def ppmi_matrix(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device: torch.device) -> Tensor:
-    """log(how often two tokens are near / how often chance has them near), where that is positive: sparse [V, V]."""
+    """Positive pointwise mutual information of tokens within NEAR of each other: sparse [V, V]."""
     tokens = tokens.astype(np.int32)
     lengths = np.diff(offsets)
     place = np.arange(len(tokens)) - np.repeat(offsets[:-1], lengths)
@@ -95,14 +95,14 @@ def ppmi_matrix(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device
     found = threads.run(_rows, [(rows.start, rows.stop, *given) for rows in threads.shares(vocab_size)])
     counts, columns, values = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     parts = (torch.from_numpy(array).to(device) for array in (np.concatenate([[0], counts.cumsum()]), columns, values))
-    with warnings.catch_warnings():  # torch calls them a beta
+    with warnings.catch_warnings():  # sparse CSR tensors are in beta
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(*parts, (vocab_size, vocab_size), check_invariants=False)  # type: ignore[call-arg,arg-type]
 
 
 @njit(cache=True, nogil=True)
 def _rows(first, end, tokens, before, after, order, starts, weight, chance):
-    """Rows first..end of the matrix: how many entries each has, their columns and values."""
+    """Rows first..end of the matrix: the number of entries of each, their columns and their values."""
     near = np.zeros(len(starts) - 1, np.float32)
     seen = np.empty(len(starts) - 1, np.int64)
     counts = np.zeros(end - first, np.int64)
@@ -136,13 +136,13 @@ def _rows(first, end, tokens, before, after, order, starts, weight, chance):
 
 
 def _eigen(matrix: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The k eigenvalues of a symmetric matrix that are farthest from 0, and their vectors [V, k], nearly."""
+    """Approximate the k eigenvalues of largest magnitude of a symmetric matrix, and their vectors [V, k]."""
     generator = torch.Generator().manual_seed(seed)
     size = len(matrix), min(k + SPARE, len(matrix))
     basis = torch.randn(size, generator=generator).to(matrix.device)
     for _ in range(ROUNDS):
         basis = torch.linalg.qr(matrix @ basis)[0]
-    small = (basis.T @ (matrix @ basis)).double().cpu()  # solvers stumble over a low rank, that of a GPU oftener
+    small = (basis.T @ (matrix @ basis)).double().cpu()  # in float64 on the CPU: solvers may fail on a low rank
     values, vectors = (found.float().to(matrix.device) for found in torch.linalg.eigh(small))
     chosen = values.abs().argsort(descending=True)[:k]
     return values[chosen], basis @ vectors[:, chosen]

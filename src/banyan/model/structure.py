@@ -1,4 +1,4 @@
-"""Which neighbours merge next: the most similar, or, for the controls, what ignores the vectors."""
+"""Which neighbours merge next: the most similar or, in the controls, by a rule that ignores the vectors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Span(NamedTuple):
 
 
 def score(a: Span, b: Span, structure: str) -> float:
-    """The neighbours that score highest merge. All but "induced" ask no vector."""
+    """The pair of neighbours with the highest score merges."""
     if structure == "induced":
         return similarity(a.vector, b.vector, a.key == b.key)
     if structure == "random":
-        return node_key(a.key, b.key) >> 33  # the same wherever the span occurs
+        return node_key(a.key, b.key) >> 33  # equal spans get equal trees
     if structure == "balanced":
-        return a.first - b.last  # the fewest tokens first
+        return a.first - b.last  # fewest tokens first
     assert structure == "right-branching", structure
     return a.first
 

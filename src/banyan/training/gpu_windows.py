@@ -67,7 +67,7 @@ class DeviceStore:
     """Draws batches from the sentences `indices` of a store. The tokens live on the device if they fit; otherwise each
     window copies its own.
 
-    smallest_part: the smallest share of a sentence that a part may have; None: do not split sentences."""
+    smallest_part: the smallest share of a sentence that a part may have; None: no parts."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class DeviceStore:
         return Window(rows, needed, dropouts[0])
 
     def _sentences(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and lengths of the sentences in each batch [steps, B], followed by those of their parts for InfoNCE."""
+        """Starts and lengths of the sentences in each batch [steps, B], followed by those of their parts."""
         sentences = self.indices[np.stack(batches)]
         all_offsets = np.asarray(self.store.offsets)
         starts = all_offsets[sentences]
