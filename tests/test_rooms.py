@@ -34,3 +34,16 @@ def test_tests_and_helpers_keep_apart():
         inside = file.parent.name == "helpers"
         assert not (inside and file.name.startswith("test_")), file
         assert inside or file.name.startswith("test_") or file.name in ("conftest.py", "__init__.py"), file
+
+
+# --- The size of the rooms -------------------------------------------------------------------------------------------
+
+SOURCES = sorted((TESTS.parent / "src").rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.stem)
+def test_a_file_of_the_source_is_read_in_one_sitting(file):
+    text = file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 530
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert [one.name for one in functions if one.end_lineno - one.lineno >= 60] == []

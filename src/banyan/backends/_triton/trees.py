@@ -143,6 +143,20 @@ def _linear(a, b, gates, E, U: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def _compose(a, b, gates, E, U: tl.constexpr, COLUMNS: tl.constexpr):
+    """Equation 3, or 1 for linear functions, for two rows in memory."""
+    if U:
+        parent = _linear(a, b, gates, E, U, COLUMNS)
+    else:
+        column = tl.arange(0, COLUMNS)
+        inside = column < E
+        parent = tl.load(a + column, mask=inside, other=0.0) * tl.load(gates + column, mask=inside, other=0.0)
+        parent += tl.load(b + column, mask=inside, other=0.0) * tl.load(gates + E + column, mask=inside, other=0.0)
+        parent += tl.load(gates + 2 * E + column, mask=inside, other=0.0)
+    return parent
+
+
+@triton.jit
 def _merge(
     k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order, gates,
     sizes, streams, scale, shift, hash_bits,
@@ -154,21 +168,13 @@ def _merge(
     column = tl.arange(0, COLUMNS)
     inside = column < E
     left, right = tl.where(m >= 0, m, i), tl.where(r < n, r, i)
-    if not U:
-        a = tl.load(work + i.to(tl.int64) * E + column, mask=inside, other=0.0)
-        b = tl.load(work + j.to(tl.int64) * E + column, mask=inside, other=0.0)
     if ORDER == INDUCED:
         left_row = tl.load(work + left.to(tl.int64) * E + column, mask=inside, other=0.0)
         right_row = tl.load(work + right.to(tl.int64) * E + column, mask=inside, other=0.0)
         left_norm, right_norm = tl.load(norm + left), tl.load(norm + right)
     left_key, right_key = load_key(key + left), load_key(key + right)
     own = node_key(load_key(key + i), load_key(key + j))
-    if U:
-        parent = _linear(work + i.to(tl.int64) * E, work + j.to(tl.int64) * E, gates, E, U, COLUMNS)
-    else:
-        parent = a * tl.load(gates + column, mask=inside, other=0.0)
-        parent += b * tl.load(gates + E + column, mask=inside, other=0.0)
-        parent += tl.load(gates + 2 * E + column, mask=inside, other=0.0)
+    parent = _compose(work + i.to(tl.int64) * E, work + j.to(tl.int64) * E, gates, E, U, COLUMNS)
     if DROP:
         drop_key = own
         if PLAIN:
@@ -210,6 +216,19 @@ def _merge(
     else:  # ranks as they were: positions in the batch
         of_left, of_right = merge + tl.program_id(0) + m, merge + tl.program_id(0) + i
     return of_left, of_right
+
+
+@triton.jit
+def _best_in_memory(rank, n, BLOCK: tl.constexpr):
+    """The position of the highest of n ranks; among equals the leftmost."""
+    p = tl.arange(0, BLOCK)
+    best, i = tl.full((), GONE, tl.int32), tl.full((), 0, tl.int32)
+    for start in range(0, n, BLOCK):
+        ranks = tl.load(rank + start + p, mask=start + p < n, other=GONE)
+        highest = tl.max(ranks, 0)
+        at = start + tl.min(tl.where(ranks == highest, p, BLOCK), 0)
+        i, best = tl.where(highest > best, at, i), tl.maximum(highest, best)
+    return i
 
 
 @kernel
@@ -257,12 +276,7 @@ def _induce_kernel(
         tl.store(rank + n - 1, GONE)
         tl.debug_barrier()
         for k in range(n - 1):
-            best, i = tl.full((), GONE, tl.int32), tl.full((), 0, tl.int32)
-            for start in range(0, n, BLOCK):
-                ranks = tl.load(rank + start + p, mask=start + p < n, other=GONE)
-                highest = tl.max(ranks, 0)
-                at = start + tl.min(tl.where(ranks == highest, p, BLOCK), 0)
-                i, best = tl.where(highest > best, at, i), tl.maximum(highest, best)
+            i = _best_in_memory(rank, n, BLOCK)
             j, m = tl.load(after + i), tl.load(before + i)
             r = tl.load(after + j)
             s = r
