@@ -15,7 +15,7 @@ from rich.console import Console
 
 from banyan.config import Config
 from banyan.demo import demo
-from banyan.demo.demo import Search, measure, retrieval, run_demo
+from banyan.demo.demo import Search, docstring_task, measure, run_demo
 from banyan.demo.stdlib_text import Entry, StdlibText, gather, to_sentences
 from banyan.errors import BanyanError
 
@@ -228,7 +228,7 @@ def knows_nothing(texts: list[str]) -> np.ndarray:
 
 
 def test_recall_is_one_for_an_encoder_that_knows_and_chance_for_one_that_does_not(animals):
-    found = measure({"knows": knows_animals, "nothing": knows_nothing}, retrieval(animals))
+    found = measure({"knows": knows_animals, "nothing": knows_nothing}, docstring_task(animals))
     assert found["knows"] == {1: 1.0, 10: 1.0}
     assert found["nothing"] == found["chance"] == {1: pytest.approx(0.1), 10: 1.0}
 
@@ -238,12 +238,12 @@ def test_an_encoder_that_points_elsewhere_finds_nothing(animals):
         sign = [1 if text.startswith("Here") else -1 for text in texts]
         return knows_animals(texts) * np.array(sign, np.float32)[:, None]
 
-    assert measure({"opposite": opposite}, retrieval(animals))["opposite"][1] == 0
+    assert measure({"opposite": opposite}, docstring_task(animals))["opposite"][1] == 0
 
 
 def test_tfidf_beats_random_vectors():
     text = gather()
-    task = retrieval(text.entries, held_out=200)
+    task = docstring_task(text.entries, held_out=200)
     rng = np.random.default_rng(0)
     found = measure({"random": lambda texts: rng.normal(size=(len(texts), 16)).astype(np.float32)}, task)
     assert found["random"][10] < 0.05
@@ -252,13 +252,13 @@ def test_tfidf_beats_random_vectors():
 
 
 def test_the_docstrings_asked_about_are_held_out_whole(animals):
-    task = retrieval(animals, held_out=3)
+    task = docstring_task(animals, held_out=3)
     assert len(task.queries) == 3
     assert len(task.rests) == len(animals)
     for query, answer in zip(task.queries, task.answers, strict=True):
-        assert {query, task.rests[answer]} <= task.unseen
+        assert {query, task.rests[answer]} <= task.held_out
         assert query.split()[-1] == task.rests[answer].split()[-1]
-    assert len(task.unseen) == 6
+    assert len(task.held_out) == 6
 
 
 def test_docstrings_that_repeat_are_asked_about_once(animals):
@@ -268,12 +268,12 @@ def test_docstrings_that_repeat_are_asked_about_once(animals):
         Entry("twin.b", "twin.py", 2, ("Another first sentence than before.", rest)),
         Entry("short", "twin.py", 3, ("There is nothing more to say.",)),
     ]
-    assert len(retrieval([*animals, *twins]).rests) == len(animals)
+    assert len(docstring_task([*animals, *twins]).rests) == len(animals)
 
 
 def test_too_little_text_is_a_clear_error(animals):
     with pytest.raises(BanyanError, match="docstrings of several sentences"):
-        retrieval(animals[:1])
+        docstring_task(animals[:1])
 
 
 # The search
@@ -327,7 +327,7 @@ def run(out: Path, text: StdlibText) -> tuple[dict, str, list[dict]]:
 
 @pytest.fixture
 def farm(animals, monkeypatch) -> StdlibText:
-    monkeypatch.setattr(demo, "retrieval", lambda entries: retrieval(entries, held_out=4))
+    monkeypatch.setattr(demo, "docstring_task", lambda entries: docstring_task(entries, held_out=4))
     return StdlibText(animals, ["A comment about all of the animals.", animals[0].sentences[0]])
 
 
@@ -346,10 +346,10 @@ def test_the_demo_trains_searches_and_measures(tmp_path, farm):
 def test_held_out_sentences_are_not_in_the_corpus(tmp_path, farm, animals):
     _, _, (call,) = run(tmp_path / "out", farm)
     lines = call["corpus"].splitlines()
-    unseen = retrieval(animals, held_out=4).unseen
-    assert animals[0].sentences[0] in unseen  # and is a comment too
-    assert not unseen & set(lines)
-    assert set(lines) == set(farm.sentences()) - unseen
+    held_out = docstring_task(animals, held_out=4).held_out
+    assert animals[0].sentences[0] in held_out  # and is a comment too
+    assert not held_out & set(lines)
+    assert set(lines) == set(farm.sentences()) - held_out
     assert len(lines) == len(set(lines))
 
 

@@ -1,4 +1,4 @@
-"""`banyan demo`: train on the text that comes with Python, then search it by meaning."""
+"""`banyan demo`: train on the documentation that comes with Python, then search it by meaning."""
 
 from banyan.demo.demo import run_demo
 

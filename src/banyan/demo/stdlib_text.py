@@ -1,7 +1,7 @@
-"""The English that comes with Python itself: docstrings, comments and the language reference.
+"""The English text that comes with Python: docstrings, comments and the language reference.
 
-Sources are read with `ast`; nothing is imported, downloaded or run. What is found depends on the Python release alone,
-and comes in the order of the files' names.
+Source files are parsed with `ast`; nothing is imported, downloaded or run. The text depends only on the Python release
+and is in the order of the file names.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from banyan.errors import BanyanError
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that is documented: a module, a class, a function, a section of the reference."""
+    """The documentation of a module, class or function, or a section of the language reference."""
 
     name: str  # "textwrap.dedent"
-    path: str  # "textwrap.py", below the standard library's folder
+    path: str  # "textwrap.py", relative to the standard library
     line: int
-    sentences: tuple[str, ...]  # of its documentation, markup and code left out
+    sentences: tuple[str, ...]  # without markup and code
 
     @property
     def text(self) -> str:
@@ -44,25 +44,25 @@ class Entry:
 @dataclass(frozen=True)
 class StdlibText:
     entries: list[Entry]
-    comments: list[str]  # sentences of the comments between the code, which nothing is named after
+    comments: list[str]  # sentences
 
     def sentences(self) -> list[str]:
-        """Every sentence once, in order."""
+        """The distinct sentences, in order."""
         documented = (sentence for entry in self.entries for sentence in entry.sentences)
         return list(dict.fromkeys([*documented, *self.comments]))
 
 
 def gather(library: str | Path | None = None) -> StdlibText:
-    """All the text of `library`: a folder or zip archive of sources, by default this Python's standard library."""
+    """Read the text of `library`, a folder or zip archive of source files (default: this Python's standard library)."""
     found: list[Entry] = []
     comments: list[str] = []
     for path, source in _sources(Path(library) if library else _standard_library()):
         try:
             text = decode_source(source)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # old escapes in somebody else's strings
+                warnings.simplefilter("ignore")  # invalid escape sequences
                 module = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):  # some files are there to be wrong
+        except (SyntaxError, ValueError, RecursionError):  # some test files are invalid on purpose
             continue
         if path == "pydoc_data/topics.py":
             found += _reference(module, path)
@@ -75,7 +75,7 @@ def gather(library: str | Path | None = None) -> StdlibText:
     return StdlibText(list(distinct.values()), list(dict.fromkeys(comments)))
 
 
-# Which files
+# Files
 
 _SKIPPED = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "lib-dynload"}
 
@@ -87,7 +87,7 @@ def _standard_library() -> Path:
 
 
 def _sources(library: Path) -> Iterator[tuple[str, bytes]]:
-    """(path below `library`, bytes) of the Python files, in the order of their paths."""
+    """(path relative to `library`, content) of each Python file, sorted by path."""
     if library.is_file():
         try:
             archive = zipfile.ZipFile(library)
@@ -103,12 +103,12 @@ def _sources(library: Path) -> Iterator[tuple[str, bytes]]:
         for name in names:
             try:
                 yield name, (library / name).read_bytes()
-            except OSError:  # a dangling link, or not ours to read
+            except OSError:  # a dangling link, or no permission
                 continue
     if not names:
         raise BanyanError(
-            f"this Python came without the sources of its standard library (looked in {library}), and they are the "
-            "text of the demo: use a Python from python.org or your package manager, or train on a text of your own"
+            f"the demo trains on the source files of Python's standard library, and {library} has none: "
+            "use a Python from python.org or your package manager, or train on text of your own"
         )
 
 
@@ -144,7 +144,7 @@ def _documented(node: ast.AST, name: str, path: str) -> Iterator[Entry]:
             yield from _documented(child, name, path)
 
 
-# The language reference: {topic: page}, a page being sections and definitions in reST without markup
+# The language reference: {topic: page}. A page has sections and definitions, in reST without markup.
 
 _DEFINITION = re.compile(r"^( *)(class )?([A-Za-z_]\w[\w.]*)\(.*\)$")
 _UNDERLINE = re.compile(r"^ *([*=\-~^\"'#+])\1{2,}$")
@@ -162,10 +162,10 @@ def _reference(module: ast.Module, path: str) -> Iterator[Entry]:
 
 
 def _sections(topic: str, page: str) -> Iterator[tuple[str, str]]:
-    """A page cut before each underlined title and each definition, with what the cut piece is about."""
+    """Split a page before each underlined title and each definition: (title, text)."""
     lines = page.splitlines()
     title, start = f"{topic} (reference)", 0
-    owner = ""  # of methods: the class in whose definition they stand
+    owner = ""  # the class whose methods are being defined
     for i, line in enumerate(lines):
         defined = _defined(lines, i)
         underlined = i + 1 < len(lines) and line.strip() and _UNDERLINE.match(lines[i + 1])
@@ -177,7 +177,7 @@ def _sections(topic: str, page: str) -> Iterator[tuple[str, str]]:
         start = i + 1 if defined else i + 2
         if defined:
             indent, kind, name = defined.groups()
-            title = f"{owner}{name}" if indent and not hasattr(builtins, name) else name  # len(d) is no method
+            title = f"{owner}{name}" if indent and not hasattr(builtins, name) else name  # len(d) is not a method
             owner = f"{name}." if kind else owner
         else:
             title = f"{_plain(line.strip())} (reference)"
@@ -185,7 +185,7 @@ def _sections(topic: str, page: str) -> Iterator[tuple[str, str]]:
 
 
 def _defined(lines: list[str], i: int) -> re.Match[str] | None:
-    """`name(arguments)` on line i, if its description follows: an empty line and then deeper ones."""
+    """`name(arguments)` on line i, if a description follows: an empty line, then lines with more indentation."""
     definition = _DEFINITION.match(lines[i])
     if definition and (i == 0 or not lines[i - 1].strip() or _DEFINITION.match(lines[i - 1])):
         following = "\n".join(lines[i + 1 : i + 3])
@@ -200,7 +200,7 @@ _COMMENT = re.compile(r"^[ \t]*#+!?(.*)$")
 
 
 def _comments(source: str) -> Iterator[str]:
-    """The sentences of comments of two lines or more: shorter ones are labels, or code that was switched off."""
+    """The sentences of comments of two lines or more; shorter comments are often labels or disabled code."""
     block: list[str] = []
     for line in [*source.splitlines(), ""]:
         comment = _COMMENT.match(line)
@@ -214,7 +214,7 @@ def _comments(source: str) -> Iterator[str]:
 
 # From documentation to sentences
 
-_ITEM = re.compile(  # what begins a list's item or a table's row, and is no part of its sentence
+_ITEM = re.compile(  # the label of a list item or table row
     r"^\s*(?:[-*+•]\s+|\(?(?:\d+|[a-z])[.)]\s+"  # bullets and numbers
     r"|:\w+[^:]*:\s+|@\w+\s+\w+:?\s+"  # :param name: and @param name
     r"|[\w.*'\"]+\s+(?:--?|—|–)\s+|\S+(?: \S+)?\s{3,})"  # name -- description; columns
@@ -225,20 +225,20 @@ _MARKUP = [
     (re.compile(r"``(.+?)``"), r"\1"),
     (re.compile(r"`([^`]+?)[`']_{0,2}"), r"\1"),
     (re.compile(r"(?<![\w*])(\*{1,2})(\w[^*]*?)\1(?![\w*])"), r"\2"),  # *emphasis*
-    (re.compile(r'""([^"\s]+)""|"([\w.()]+)"'), r"\1\2"),  # the reference puts code between double quotes
+    (re.compile(r'""([^"\s]+)""|"([\w.()]+)"'), r"\1\2"),  # the reference puts code in double quotes
     (re.compile(r"\s+"), " "),
 ]
 _WORD = re.compile(r"^[(\"'\[]*[A-Za-z]?[a-z]+(?:['’/-][a-z]+)*[)\"'\].,;:!?]*$|^(?:I|A|a|an)$")
 
 
 def to_sentences(documentation: str) -> list[str]:
-    """The English sentences of a docstring, each once; code, doctests, tables, titles and markup are left out."""
+    """The distinct English sentences of a docstring, without code, doctests, tables, titles and markup."""
     sentences = (s for paragraph in _paragraphs(documentation) for s in split(paragraph))
     return list(dict.fromkeys(filter(_is_english, sentences)))
 
 
 def _paragraphs(documentation: str) -> Iterator[str]:
-    """Hard-wrapped paragraphs and list items, each as one line."""
+    """Paragraphs and list items, each joined into one line."""
     literal: int | None = None  # the indentation of the paragraph whose "::" announced code
     for block in re.split(r"\n\s*\n", documentation.expandtabs()):
         lines = block.strip("\n").split("\n")
@@ -253,7 +253,7 @@ def _without_code(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         text = line.strip()
         if text.startswith((">>>", ".. ", "$ ", "% ")):
-            return  # a doctest, directive or command goes on to the end of its block
+            return  # a doctest, directive or command extends to the end of its block
         if not (_UNDERLINE.match(line) or _SIGNATURE.match(line)):
             yield line
 
@@ -281,5 +281,5 @@ def _is_english(sentence: str) -> bool:
     if len(words) < 3 or words[0].startswith("#") or {"=", "==", "|", "::="}.intersection(words):
         return False
     if sentence.endswith(":") and len(words) < 8:
-        return False  # it announced something that was left out
+        return False  # it introduces something that was removed
     return sum(1 for word in words if _WORD.match(word)) >= 0.6 * len(words)

@@ -220,11 +220,11 @@ def _by_vectors(
     encode: Encode, data: Beir, order: list[int], of_query: np.ndarray, of_document: np.ndarray
 ) -> np.ndarray:
     """The places in `order` of each query's best documents, by cosine; -1 for none."""
-    queries = np.concatenate([_unit(encode, texts) for texts in _chunks(data.queries, DOCUMENTS)])
+    queries = np.concatenate([unit_vectors(encode, texts) for texts in _chunks(data.queries, DOCUMENTS)])
     scores = np.full((len(queries), DEEPEST), NOTHING, np.float32)
     places = np.full((len(queries), DEEPEST), -1)
     for start in range(0, len(order), DOCUMENTS):
-        documents = _unit(encode, [data.documents[i] for i in order[start : start + DOCUMENTS]])
+        documents = unit_vectors(encode, [data.documents[i] for i in order[start : start + DOCUMENTS]])
         for first in range(0, len(queries), QUERIES):
             block = slice(first, first + QUERIES)
             cosines = queries[block] @ documents.T
@@ -272,7 +272,7 @@ def _chunks(texts: list[str], size: int) -> Iterator[list[str]]:
     return (texts[start : start + size] for start in range(0, len(texts), size))
 
 
-def _unit(encode: Encode, texts: list[str]) -> np.ndarray:
+def unit_vectors(encode: Encode, texts: list[str]) -> np.ndarray:
     """Vectors of length 1, float32; a zero vector stays zero, its cosine with anything 0."""
     vectors = np.asarray(encode(texts), np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):
