@@ -12,12 +12,12 @@ from banyan.support import files
 
 
 def test_a_held_folder_is_refused_to_others_and_removed_if_nothing_came_to_be_in_it(tmp_path):
-    folder = tmp_path / "new" / "folder"
+    folder = tmp_path / "folder"
     with files.held(folder, "busy"):
         with pytest.raises(BanyanError, match=r"^busy$"), files.held(folder, "busy"):
             pass
         assert [path.name for path in folder.iterdir()] == [files.LOCK]
-    assert not (tmp_path / "new").exists()
+    assert not folder.exists()
 
 
 def test_what_is_in_a_held_folder_stays_until_it_is_cleared(tmp_path):
@@ -31,13 +31,6 @@ def test_what_is_in_a_held_folder_stays_until_it_is_cleared(tmp_path):
         with pytest.raises(BanyanError, match=r"^busy$"), files.held(folder, "busy"):
             pass
     assert not folder.exists()
-
-
-def test_a_folder_of_the_users_own_is_not_removed_with_the_one_in_it(tmp_path):
-    (tmp_path / "users").mkdir()
-    with files.held(tmp_path / "users" / "ours", "busy"):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["users"]
 
 
 def test_where_no_folder_can_be_made_is_said(tmp_path):

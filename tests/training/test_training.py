@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import shutil
@@ -9,7 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -423,7 +427,8 @@ def test_a_folder_of_something_else_is_left_alone(corpus, tmp_path):
     for overwrite in (False, True):
         with pytest.raises(BanyanError, match=r"holds a README\.md that is no Banyan model's"):
             train(corpus, tmp_path, overwrite=overwrite, **SMALL)
-    assert (tmp_path / "README.md").read_text() == "mine"
+    assert tree(tmp_path) == {"README.md": b"mine"}
+    assert not (tmp_path / "training").exists()
 
 
 def test_a_resumed_run_needs_nothing_repeated(corpus, tmp_path):
@@ -456,6 +461,74 @@ def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
         with pytest.raises(BanyanError, match="another process is training into"):
             train(corpus, tmp_path / "out", resume=True, quiet=True)
         other.stdin.close()
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def waiting_for_its_text(out: Path, *options: str) -> Iterator[subprocess.Popen]:
+    """`banyan train - --out OUT`, which has looked into the folder and reads a pipe that has not ended yet."""
+    command = [sys.executable, "-m", "banyan", "train", "-", "--out", out, "--device", "cpu", "--quiet", *options]
+    command += [f"--{name.replace('_', '-')}={SMALL[name]}" for name in ("dim", "channels", "batch_size", "vocab_size")]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*map(str, command)], **pipes) as waiting:
+        try:
+            while not list(out.glob("training/**/.stdin.part")):
+                assert waiting.poll() is None
+                time.sleep(0.05)
+            yield waiting
+        finally:
+            waiting.kill()
+
+
+@pytest.mark.parametrize("options", [[], ["--resume"]], ids=["new", "resume"])
+@pytest.mark.parametrize("piped", [False, True], ids=["file", "piped"])
+def test_a_model_that_was_finished_while_another_process_read_its_text_is_kept(
+    corpus, tmp_path, monkeypatch, options, piped
+):
+    out = tmp_path / "out"
+    with waiting_for_its_text(out, "--epochs=1", *options) as waiting:
+        if piped:  # two copies at a time
+            monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(corpus.read_bytes())))
+        train("-" if piped else corpus, out, epochs=2, **SMALL)
+        finished = {name: content for name, content in tree(out).items() if "copies-" not in name}
+        _, told = waiting.communicate("\n".join(lines(300, seed=7)), timeout=120)
+    assert waiting.returncode == 1
+    refusal = f"another process has begun a run in {out} meanwhile: run the command again"
+    if not options:
+        refusal = f"{out} holds a finished model: --resume goes on with it, --overwrite starts again"
+    assert told == f"banyan: {refusal}\n"
+    assert tree(out) == finished
+    assert Banyan.from_pretrained(out).config.epochs == 2
+
+
+def test_two_processes_may_wait_for_their_text_and_the_first_to_have_it_trains(corpus, tmp_path):
+    out = tmp_path / "out"
+    with waiting_for_its_text(out, "--epochs=1") as one, waiting_for_its_text(out, "--epochs=1") as other:
+        _, told = other.communicate(corpus.read_text(), timeout=120)
+        assert (other.returncode, told) == (0, "")
+        assert "holds a finished model" in one.communicate("other text\n" * 100, timeout=120)[1]
+    (copy,) = out.glob("training/**/stdin-*")
+    assert copy.read_bytes() == corpus.read_bytes()
+    assert not list(out.glob("training/copies-*"))
+
+
+def test_what_a_killed_process_copied_is_cleared_away_by_the_next_run(corpus, tmp_path):
+    with waiting_for_its_text(tmp_path / "out") as waiting:
+        waiting.kill()
+    assert list((tmp_path / "out/training").glob("copies-*"))
+    train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    assert not list((tmp_path / "out/training").glob("copies-*"))
+
+
+@pytest.mark.parametrize("wrong", [{"dim": 63}, {"pairs": "missing.tsv"}, {"corpus": ["-", "missing.txt"]}])
+def test_a_failed_start_leaves_nothing(tmp_path, monkeypatch, wrong):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"Some text.\n" * 100)))
+    with pytest.raises(BanyanError):
+        train(**{"corpus": "-", "out": tmp_path / "new" / "out", **SMALL, **wrong})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_to_start_from_brings_its_functions_and_its_structure(corpus, tmp_path):

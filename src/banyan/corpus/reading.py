@@ -39,7 +39,6 @@ class Corpus:
     report: Report  # of the latest complete iteration
     layout: str  # "lines": one sentence per line, or "running": text to be split into sentences
     layout_reason: str  # a sentence for people
-    paths: list[Path]  # the files read; as sources they give the same corpus again
     bytes_total: int  # what bytes_read comes to; on disk, so before decompression. A row of hf: counts as one byte
     bytes_read: int  # by the iteration under way
 
@@ -59,14 +58,24 @@ class Corpus:
         if [str(name) for name in names].count("-") > 1:
             raise BanyanError("standard input (-) can be read only once")
         self._skipped = 0
-        self._column = column
+        self._column, self._spool = column, spool
         self._sources = [source for name in names for source in self._resolve(str(name), spool)]
-        self.paths = [source.path for source in self._sources if isinstance(source, File)]
         self.bytes_total = sum(source.size for source in self._sources)
         self.bytes_read = 0
         self.report = Report()
         self._check(column)
         self.layout, self.layout_reason = self._settle(layout)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files read; as sources they give the same corpus again."""
+        return [source.path for source in self._sources if isinstance(source, File)]
+
+    def move_copies(self, folder: Path) -> None:
+        """Move what was copied into `spool`. The copies are named after their text: one that is there already stays."""
+        for source in self._sources:
+            if isinstance(source, File) and source.path.parent == self._spool:
+                source.move(folder)
 
     def __iter__(self) -> Iterator[str]:
         report = Report(skipped_files=self._skipped)

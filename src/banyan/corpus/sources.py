@@ -51,6 +51,15 @@ class File:
             raise BanyanError(f"cannot read {self.path}: {error.strerror}") from None
         return [str(self.path.absolute()), state.st_size, state.st_mtime_ns]
 
+    def move(self, folder: Path) -> None:
+        """Into a folder; if that has a file of this name already, it stays, and this one goes."""
+        kept = folder / self.path.name
+        if kept.exists():
+            self.path.unlink(missing_ok=True)
+        else:
+            self.path.replace(kept)
+        self.path, self.name = kept, str(kept)
+
     def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
         if self.kind == "text":
             return text(self.path, report, moved)

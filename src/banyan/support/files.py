@@ -55,11 +55,9 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
 def held(folder: Path, otherwise: str) -> Iterator[None]:
     """Hold a folder for this process alone, or say what is the case `otherwise`.
 
-    It is made if need be. If there is nothing in it when the block ends, it is removed, and so are the folders above
-    it that were made for it.
+    It is made if need be, and removed if there is nothing in it when the block ends.
     """
     lock = folder / LOCK
-    made = [missing for missing in (folder, *folder.parents) if not missing.exists()]
     with ExitStack() as stack:
         reason: str | None = None
         for _ in range(100):  # another holder may remove the folder between any two of these steps
@@ -79,8 +77,7 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
             with suppress(OSError):
                 if os.listdir(folder) == [LOCK]:
                     lock.unlink()  # whoever comes now makes another, and the folder stays
-                    for empty in made or [folder]:
-                        empty.rmdir()
+                    folder.rmdir()
 
 
 def _lock(file: TextIO, otherwise: str) -> None:

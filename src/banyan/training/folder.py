@@ -6,10 +6,11 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
@@ -18,6 +19,7 @@ from banyan.support import files
 
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
+_COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # What a model that is started from brings with it.
 _FIXED = (
@@ -63,6 +65,8 @@ class RunFolder:
         self.work = out / "training"
         self.record = self.work / "run.json"  # there is a run when this is there
         self.checkpoint = self.work / "checkpoint.safetensors"
+        self._new = [folder for folder in (out, *out.parents) if not folder.exists()]
+        self._settled_on: list[bytes | None] = []
 
     def refuse_to_lose(self, resume: bool, overwrite: bool) -> None:
         """An error where something of the user's is in the way."""
@@ -85,6 +89,7 @@ class RunFolder:
         self, preset: str | None, overrides: dict[str, Any], given: Given, resume: bool
     ) -> tuple[Config, Given]:
         """The settings and sources of the run: those asked for or, when it is resumed, those it began with."""
+        self._settled_on = self._begun_with()
         if resume and self.record.exists():
             return self._repeated(preset, overrides, given)
         if given.init is None:
@@ -130,31 +135,66 @@ class RunFolder:
             raise BanyanError(f"the run in {self.out} began from {began_with.init}, which has changed since")
         return config, began_with
 
+    def _begun_with(self) -> list[bytes | None]:
+        """What the run in the folder was begun with, if there is one."""
+        return [path.read_bytes() if path.exists() else None for path in (self.record, self.work / TOKENIZER)]
+
     @contextmanager
-    def begin(self, config: Config, given: Given, resume: bool) -> Iterator[None]:
-        """From here on there is a run, in this process alone; a new one clears away what an old one left."""
+    def copies(self) -> Iterator[Path]:
+        """A folder of this process's own for copies of what can be read only once; it is removed with the block."""
         try:
             self.work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BanyanError(f"cannot make the folder {self.work}: {error.strerror}") from None
-        with files.locked(self.work / "lock", f"another process is training into {self.out}: wait for it, or stop it"):
-            for leftover in self.work.glob(".*.tmp"):  # of a run that was killed while writing
-                leftover.unlink()
-            # In this order a kill in between never leaves the state of one run under the settings of another.
-            if not resume:
-                _remove(self.checkpoint, self.work / TOKENIZER)
-            record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
-            if self.processes > 1:
-                record["processes"] = self.processes
-            files.write_text(self.record, json.dumps(record, indent=2) + "\n")
-            if not resume:
-                _remove(*(self.out / name for name in RESULTS))
+        own = self.work / f"{_COPIES}{uuid4().hex}"
+        with self._nothing_left(), files.held(own, f"{own} is in use"):
+            try:
+                yield own
+            finally:
+                files.clear(own)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The folder, for this process alone."""
+        told = f"another process is training into {self.out}: wait for it, or stop it"
+        with self._nothing_left(), files.held(self.work, told):
             try:
                 yield
             except KeyboardInterrupt as error:
                 if str(error):
                     raise
                 raise KeyboardInterrupt("stopped; go on with --resume") from None
+
+    @contextmanager
+    def _nothing_left(self) -> Iterator[None]:
+        """Remove the folders made for the run if they are empty in the end."""
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                for folder in [self.work, *self._new]:
+                    if folder.exists():
+                        folder.rmdir()
+
+    def begin(self, config: Config, given: Given, resume: bool, overwrite: bool) -> None:
+        """From here on there is a run, in the folder that is held; a new one clears away what an old one left."""
+        self.refuse_to_lose(resume, overwrite)  # again: another process may have trained until the folder was held
+        if resume and self._begun_with() != self._settled_on:
+            raise BanyanError(f"another process has begun a run in {self.out} meanwhile: run the command again")
+        for leftover in self.work.glob(f"{_COPIES}*"):  # of processes that were killed; those of others are held
+            with suppress(BanyanError), files.held(leftover, "in use"):
+                files.clear(leftover)
+        for leftover in self.work.glob(".*.tmp"):  # of a run that was killed while writing
+            leftover.unlink()
+        # In this order a kill in between never leaves the state of one run under the settings of another.
+        if not resume:
+            _remove(self.checkpoint, self.work / TOKENIZER)
+        record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
+        if self.processes > 1:
+            record["processes"] = self.processes
+        files.write_text(self.record, json.dumps(record, indent=2) + "\n")
+        if not resume:
+            _remove(*(self.out / name for name in RESULTS))
 
 
 def _processes(count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,23 +69,32 @@ def train(
         display = Display(quiet or not us.first)
         folder = RunFolder(Path(out), us.world)
 
-        with us.together():  # whatever may be wrong with what was given is found before anything is changed
+        with us.together():
             folder.refuse_to_lose(resume, overwrite)
-            given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
-            config, given = folder.settle(preset, overrides, given, resume)
-            chosen = devices.choose_precision(precision, place, config.matrix_width)
-            text = _text(corpus, column, layout, folder, us)
-            dev_text = _dev_text(given.dev, column, layout, folder, us) if given.dev else None
-            scored = read_pairs(given.pairs) if given.pairs else None
-            own = folder.work / TOKENIZER
-            begun = resume and own.exists()
-            made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
-            weights = load_weights(Path(given.init) / WEIGHTS, config, made.vocab_size) if given.init and made else {}
-            share = _share(config.batch_size, us)
+        with folder.copies() if not us.several else nullcontext() as spool:
+            with us.together():  # whatever may be wrong with what was given is found before anything is changed
+                given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
+                config, given = folder.settle(preset, overrides, given, resume)
+                chosen = devices.choose_precision(precision, place, config.matrix_width)
+                text = _text(corpus, column, layout, spool, us)
+                dev_text = _dev_text(given.dev, column, layout, spool, us) if given.dev else None
+                scored = read_pairs(given.pairs) if given.pairs else None
+                own = folder.work / TOKENIZER
+                begun = resume and own.exists()
+                made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
+                source = Path(given.init) / WEIGHTS if given.init else None
+                weights = load_weights(source, config, made.vocab_size) if source and made else {}
+                share = _share(config.batch_size, us)
+
+            with us.together():
+                if us.first:  # it alone holds the folder, for all of them
+                    stack.enter_context(folder.held())
+                    folder.begin(config, given, resume, overwrite)
+                    for copied in filter(None, (text, dev_text)):
+                        copied.move_copies(folder.work)
 
         with us.together():
             if us.first:
-                stack.enter_context(folder.begin(config, given, resume))
                 display.note(text.layout_reason)
                 made = made or _made_tokenizer(text, config, display)
                 if not begun:
@@ -114,18 +123,18 @@ def train(
 
 
 def _text(
-    sources: str | Path | Sequence[str | Path], column: str | None, layout: str, folder: RunFolder, us: Processes
+    sources: str | Path | Sequence[str | Path], column: str | None, layout: str, spool: Path | None, us: Processes
 ) -> Corpus:
     names = [sources] if isinstance(sources, str | Path) else list(sources)
     if us.several and "-" in map(str, names):
         raise BanyanError(f"{us.world} processes cannot all read standard input: write it to a file first")
-    return Corpus(names, column=column, layout=layout, spool=None if us.several else folder.work)
+    return Corpus(names, column=column, layout=layout, spool=spool)
 
 
-def _dev_text(dev: str, column: str | None, layout: str, folder: RunFolder, us: Processes) -> Corpus:
+def _dev_text(dev: str, column: str | None, layout: str, spool: Path | None, us: Processes) -> Corpus:
     """The held-out text; the column is meant for it too if it is a table."""
     is_text = kind(Path(dev)) in ("text", None)
-    return _text(dev, None if is_text else column, layout, folder, us)
+    return _text(dev, None if is_text else column, layout, spool, us)
 
 
 def _share(batch_size: int, us: Processes) -> int:
