@@ -389,7 +389,7 @@ def check_resumable(values: dict[str, Any]) -> None:
     """Raise an error if the run with these saved settings cannot go on because of what is gone."""
     if values.get("crops") and values.get("crop_kind", "free") == "free":
         raise BanyanError(
-            "the run trains with overlapping crops; the last version that can go on with it is "
+            "the run trains with overlapping crops; the last version that can continue it is "
             f"banyan-embed {LAST_WITH_DROPPED}"
         )
 

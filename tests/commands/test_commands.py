@@ -17,7 +17,7 @@ import pytest
 
 from banyan import __version__, encoding
 from banyan.commands import _parser, info, train
-from banyan.config import Config
+from banyan.config import PRESETS, SETTINGS, Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from tests.helpers.commands import unhurried
@@ -103,18 +103,35 @@ def test_help_of_a_command_has_examples_that_parse(banyan, command):
         _parser.parse(arguments)
 
 
-def test_every_setting_has_an_option_with_its_default(banyan, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    _, out, _ = banyan("train", "--help")
-    for field in dataclasses.fields(Config):
-        option = f"  --{field.name.replace('_', '-')}"
-        assert option in out, field.name
-        assert field.name == "preset" or train._SETTINGS[field.name] in out
-    assert "(default: 256)" in out
-    assert "(default: 0)" in out
-    assert "(default: yes)" in out
+@pytest.mark.parametrize("preset", PRESETS)
+def test_help_all_shows_every_setting_with_its_value_in_the_preset(banyan, monkeypatch, preset):
+    monkeypatch.setenv("COLUMNS", "300")
+    _, out, _ = banyan("train", "--help-all", "--preset", preset)
+    assert f"The defaults below are those of preset {preset}." in out
+    config = Config.from_preset(preset)
+    for setting in SETTINGS.values():
+        flag = train._flag(setting.name)
+        (line,) = [line for line in out.splitlines() if line.strip().split(" ")[0].strip(",") == flag]
+        rest = out[out.index(line) :].split(")")[0:4]
+        value = getattr(config, setting.name)
+        shown = setting.when_none if value is None else {"True": "yes", "False": "no"}.get(str(value), str(value))
+        assert f"{setting.help} (default: {shown})" in " ".join(")".join(rest).split()) + ")", setting.name
     for heading in ("text:", "model:", "training:", "run:"):
         assert f"\n{heading}\n" in out
+
+
+def test_help_shows_the_options_that_people_use(banyan):
+    _, out, _ = banyan("train", "--help")
+    options = [line.split()[0] for line in out.splitlines() if line.startswith("  --")]
+    assert 10 <= len(options) <= 16
+    assert {"--out", "--preset", "--epochs", "--resume", "--help-all"} <= {*options}
+    assert "--infonce-weight" not in out
+    assert "preset default" in out
+
+
+def test_an_option_of_an_earlier_version_is_named_with_its_successor(banyan):
+    code, _, err = banyan("train", "corpus.txt", "--out", "m", "--company", "1")
+    assert (code, err) == (2, "banyan train: --company is now called --init-ppmi (see banyan train --help)\n")
 
 
 def test_no_command_shows_the_help(banyan):
@@ -230,7 +247,7 @@ def test_options_of_train_are_its_parameters():
     training = pytest.importorskip("banyan.training")
     named = vars(_parser.parse(["train", "c", "--out", "m"])).keys() - {"command", "parser"}
     parameters = inspect.signature(training.train).parameters
-    assert named == parameters.keys() - {"overrides"}
+    assert named == parameters.keys() - {"overrides", "config"}
 
 
 def test_stopped_training_is_exit_code_130(banyan, trained):
@@ -251,7 +268,8 @@ def test_stopped_training_is_exit_code_130(banyan, trained):
 )
 def test_training_without_torch_names_the_extra(banyan, monkeypatch, command, told):
     pytest.importorskip("sklearn")
-    monkeypatch.delitem(sys.modules, "banyan.training", raising=False)
+    for name in [name for name in sys.modules if name.startswith("banyan.training")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     code, _, err = banyan(*command)
     assert (code, err) == (1, f"banyan: {told}\n")

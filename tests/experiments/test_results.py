@@ -169,6 +169,7 @@ def ideas_of(folder: Path, **found: list[dict[str, Any]]) -> list[str]:
 
 
 PARTS = {"infonce_weight": 1.0, "infonce_min_part": 0.3}
+PARTS["crop_kind"] = "parts"
 PARTS |= {"init_sketch": 1.0, "init_ppmi": 1.0, "init_gate": 0.95}
 
 
@@ -309,10 +310,10 @@ def test_ablations_differ_from_banyan_only_where_their_names_say():
     banyan, strae = runs.EXPERIMENTS["banyan"].config(0), runs.EXPERIMENTS["self-strae"].config(0)
     mixed = runs.EXPERIMENTS["entangled-diagonal-contrastive"].config(0)
     assert (mixed.trees, mixed.functions, mixed.channels) == (banyan.trees, banyan.functions, banyan.channels)
-    assert (mixed.objective, mixed.lr, mixed.clip, mixed.leaf_dropout) == (
+    assert (mixed.objective, mixed.lr, mixed.clip_grad_norm, mixed.leaf_dropout) == (
         strae.objective,
         strae.lr,
-        strae.clip,
+        strae.clip_grad_norm,
         strae.leaf_dropout,
     )
     assert (banyan.epochs, runs.EXPERIMENTS["af"].config(0).epochs) == (15, 8)

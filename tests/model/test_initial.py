@@ -1,4 +1,4 @@
-"""What leaves begin with: their spelling and their company, each against its definition; and runs that begin so."""
+"""Initial token vectors: character n-gram sketches and PPMI, each against its definition, and runs that use them."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_model_without_an_output_layer_begins_so_too(corpus, tmp_path):
 def test_a_finished_model_to_start_from_comes_first(corpus, tmp_path):
     train(corpus, tmp_path / "first", epochs=1, **SMALL)
     weights = before_any_step(corpus, tmp_path / "next", init=tmp_path / "first")
-    with pytest.raises(BanyanError, match="spelling is for a model that begins"):
+    with pytest.raises(BanyanError, match="init_sketch initialises a new model"):
         train(corpus, tmp_path / "other", init=tmp_path / "first", init_sketch=1.0, **SMALL)
     first, finished = (load_file(tmp_path / name / "model.safetensors")["embedding"] for name in ("first", "next"))
     np.testing.assert_array_equal(weights["embedding"], first)

@@ -23,7 +23,7 @@ TEXTS = ["the cat sees the dog", "", "a bird", "the cat sees the dog and the old
 @pytest.fixture(scope="module")
 def folder(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("lexical") / "out"
-    train(corpus, out, preset="paper", epochs=1, lexical=LEXICAL, lexical_weight=0.7, **SMALL)
+    train(corpus, out, preset="paper", epochs=1, lexical_dim=LEXICAL, lexical_weight=0.7, **SMALL)
     return out
 
 

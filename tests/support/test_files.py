@@ -35,7 +35,7 @@ def test_what_is_in_a_held_folder_stays_until_it_is_cleared(tmp_path):
 
 def test_where_no_folder_can_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    refused = pytest.raises(BanyanError, match=r"cannot make the folder .*file: File exists")
+    refused = pytest.raises(BanyanError, match=r"cannot create the folder .*file: File exists")
     with refused, files.held(tmp_path / "file", "busy"):
         pass
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
 from banyan.errors import BanyanError
+from banyan.tokenizer import making
 from banyan.tokenizer import tokenizer as module
 from banyan.tokenizer.making import suitable_vocab_size
 from banyan.tokenizer.rules import BYTES
@@ -344,17 +345,17 @@ def test_chunks_are_counted_as_the_library_cuts_them():
     for text in texts:
         normalised = library.normalizer.normalize_str(text.replace("\ud800", "\ufffd"))
         counts.update(chunk for chunk, _ in library.pre_tokenizer.pre_tokenize_str(normalised))
-    assert module._count(texts, (True, True)) == counts
+    assert making._count(texts, (True, True)) == counts
 
 
 def test_a_control_character_of_the_alphabet_is_kept():
-    assert module._known({"▁a\x1c": 2, "☃b": 1}, {"▁", "a", "b", "\x1c"}) == {"b": 1, "▁a\x1c": 2}
+    assert making._known({"▁a\x1c": 2, "☃b": 1}, {"▁", "a", "b", "\x1c"}) == {"b": 1, "▁a\x1c": 2}
 
 
 def test_counting_forgets_rare_words_of_an_endless_corpus(monkeypatch):
-    monkeypatch.setattr(module, "MOST_WORDS", 50)
-    monkeypatch.setattr(module, "BLOCK", 1)
-    counts = module._count((f"the word{'x' * i}" for i in range(1000)), (True, True))
+    monkeypatch.setattr(making, "MOST_WORDS", 50)
+    monkeypatch.setattr(making, "BLOCK", 1)
+    counts = making._count((f"the word{'x' * i}" for i in range(1000)), (True, True))
     assert len(counts) < 200
     assert counts["▁the"] == 1000
 
@@ -362,14 +363,14 @@ def test_counting_forgets_rare_words_of_an_endless_corpus(monkeypatch):
 def test_only_what_is_rare_is_left_out_of_a_large_alphabet():
     common = {chr(code): 10_000 for code in range(0x4E00, 0x4E00 + 600)}
     rare = {chr(code): 1 for code in range(0x5E00, 0x5E00 + 600)}
-    alphabet = module._alphabet({"▁": 1, **common, **rare}, 25_000)
+    alphabet = making._alphabet({"▁": 1, **common, **rare}, 25_000)
     assert {*common} < alphabet
     assert len(alphabet & {*rare}) < 20
-    assert len(module._alphabet({"▁": 1, **common, **rare}, 1000)) == 1 + (1000 - 256) // 2
+    assert len(making._alphabet({"▁": 1, **common, **rare}, 1000)) == 1 + (1000 - 256) // 2
 
 
 def test_a_huge_corpus_is_scaled_down(monkeypatch):
-    monkeypatch.setattr(module, "TRAINED_ON", 1000)
+    monkeypatch.setattr(making, "TRAINED_ON", 1000)
     tokenizer = Tokenizer.train(SENTENCES * 30, vocab_size=600)
     assert spelt(tokenizer, "the words") == ["▁the", "▁words"]
 
@@ -518,13 +519,13 @@ def test_no_score_makes_the_kernels_read_out_of_range_or_loop_forever():
     program = """
 import numpy as np
 from banyan.tokenizer.rules import BYTES, START
-from banyan.tokenizer.tokenizer import _make_fast
+from banyan.tokenizer.rules import make_fast
 
 pieces = [*BYTES, START, *"abcdehiklnortuvw", "the", START + "the", "un", "believ", "able"]
 infinity = float("inf")
 for first, second in [(-1e308, -1e308), (1e308, -1e308), (1e308, 1e308), (-infinity, -infinity), (infinity, -1.0),
                       (infinity, -infinity), (float("nan"), float("nan")), (float("nan"), -1.0)]:
-    fast = _make_fast((True, True), pieces, scores=[(first, second)[i % 2] for i in range(len(pieces))])
+    fast = make_fast((True, True), pieces, scores=[(first, second)[i % 2] for i in range(len(pieces))])
     tokens, counts = fast.encode(["the unbelievable words of the book 1984 \u0436".encode()] * 100)
     assert counts.min() > 0 and counts.sum() == len(tokens)
     assert 0 <= tokens.min() <= tokens.max() < len(pieces)

@@ -153,12 +153,12 @@ def test_what_is_wrong_is_told_once_before_anything_is_written(train_in_processe
 
 def test_another_number_of_processes_does_not_resume(train_in_processes, three, corpus, tmp_path):
     shutil.copytree(three, tmp_path / "out")
-    told = f"banyan: the run in {tmp_path}/out was begun by 3 processes and cannot be resumed by 2 processes, because"
+    told = f"banyan: the run in {tmp_path}/out was started with 3 processes and cannot be resumed with 2 processes, "
     (code, stderr), quiet = train_in_processes(corpus, tmp_path / "out")
     assert code == 1
     assert stderr.startswith(told)
     assert quiet == [1, ""]
-    with pytest.raises(BanyanError, match="was begun by 3 processes and cannot be resumed by 1 process, because"):
+    with pytest.raises(BanyanError, match="was started with 3 processes and cannot be resumed with 1 process, because"):
         train(corpus, tmp_path / "out", resume=True, quiet=True, device="cpu")
 
 

@@ -418,14 +418,14 @@ def test_a_model_without_its_run_is_neither_overwritten_nor_resumed(trained, cor
     shutil.copytree(trained, tmp_path / "out", ignore=shutil.ignore_patterns("training"))
     with pytest.raises(BanyanError, match="holds a finished model"):
         train(corpus, tmp_path / "out", **SMALL)
-    with pytest.raises(BanyanError, match="a model without the run that made it"):
+    with pytest.raises(BanyanError, match="a model without its training run"):
         train(corpus, tmp_path / "out", resume=True, **SMALL)
 
 
 def test_a_folder_of_something_else_is_left_alone(corpus, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(BanyanError, match=r"holds a README\.md that is no Banyan model's"):
+        with pytest.raises(BanyanError, match=r"holds a README\.md of something else"):
             train(corpus, tmp_path, overwrite=overwrite, **SMALL)
     assert tree(tmp_path) == {"README.md": b"mine"}
     assert not (tmp_path / "training").exists()
@@ -496,9 +496,9 @@ def test_a_model_that_was_finished_while_another_process_read_its_text_is_kept(
         finished = {name: content for name, content in tree(out).items() if "copies-" not in name}
         _, told = waiting.communicate("\n".join(lines(300, seed=7)), timeout=120)
     assert waiting.returncode == 1
-    refusal = f"another process has begun a run in {out} meanwhile: run the command again"
+    refusal = f"another process started a run in {out} in the meantime: run the command again"
     if not options:
-        refusal = f"{out} holds a finished model: --resume goes on with it, --overwrite starts again"
+        refusal = f"{out} holds a finished model: --resume continues it, --overwrite starts over"
     assert told == f"banyan: {refusal}\n"
     assert tree(out) == finished
     assert Banyan.from_pretrained(out).config.epochs == 2
@@ -601,7 +601,7 @@ def test_a_wrong_setting_is_named(corpus, tmp_path, settings, says):
 
 
 def test_a_file_in_place_of_the_folder_is_named(corpus):
-    with pytest.raises(BanyanError, match="is a file; --out names a folder"):
+    with pytest.raises(BanyanError, match="is a file; --out must name a folder"):
         train(corpus, corpus, quiet=True)
 
 
@@ -630,3 +630,16 @@ def test_weights_begin_as_ever():
         assert torch.equal(gate, torch.empty(U).uniform_(0.6, 0.9, generator=generator))
     for out in (model.out_weight, model.out_bias):
         assert torch.equal(out, torch.empty_like(out).uniform_(-0.25, 0.25, generator=generator))
+
+
+# --- A whole Config --------------------------------------------------------------------------------------------------
+
+
+def test_a_config_gives_the_model_of_its_preset_and_overrides(corpus, tmp_path):
+    settings = {name: value for name, value in SMALL.items() if name not in ("quiet", "device")}
+    config = Config.from_preset("paper", epochs=1, **settings)
+    train(corpus, tmp_path / "config", config=config, quiet=True, device="cpu")
+    train(corpus, tmp_path / "overrides", preset="paper", epochs=1, **SMALL)
+    assert digest(tmp_path / "config") == digest(tmp_path / "overrides")
+    with pytest.raises(BanyanError, match="config holds every setting: leave out preset, lr"):
+        train(corpus, tmp_path / "out", config=config, preset="paper", lr=1e-3, quiet=True)

@@ -1,4 +1,4 @@
-"""The folder of a training run: what must not be lost in it, what a resumed run repeats, one process at a time."""
+"""The folder of a training run: its lock, its settings, and what must not be lost."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
-# What a model that is started from brings with it.
+# Settings that a model given as --init fixes.
 _FIXED = (
     "dim", "channels", "functions", "structure",
     "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf",
     "lexical_dim", "lexical_weight",
 )  # fmt: skip
-# What it has behind it.
+# Settings that only concern initialisation.
 _BEGINNING: dict[str, Any] = {"init_sketch": 0.0, "init_ppmi": 0.0, "init_gate": None}
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a run was given beside its corpus and its settings: paths, and what the weights were."""
+    """The inputs of a run beside its corpus and settings: paths, and the digest of the initial weights."""
 
     dev: str | None = None
     pairs: str | None = None
@@ -53,76 +53,73 @@ class Given:
 
 
 def _whereabouts(path: str | Path) -> str:
-    """The same from any folder; what is not a path (a glob, hf:name, -) stays as it is."""
+    """An absolute path. What is not a path (a glob, hf:name, -) stays as it is."""
     return str(Path(path).absolute()) if Path(path).exists() else str(path)
 
 
 class RunFolder:
-    """`out`, with what only the run needs in out/training."""
+    """The folder `out`. Files that only the run needs are in out/training."""
 
     def __init__(self, out: Path, processes: int = 1) -> None:
         self.out, self.processes = out, processes
         self.work = out / "training"
-        self.record = self.work / "run.json"  # there is a run when this is there
+        self.record = self.work / "run.json"  # its presence means that there is a run
         self.checkpoint = self.work / "checkpoint.safetensors"
         self._new = [folder for folder in (out, *out.parents) if not folder.exists()]
         self._settled_on: list[bytes | None] = []
 
     def refuse_to_lose(self, resume: bool, overwrite: bool) -> None:
-        """An error where something of the user's is in the way."""
+        """Raise an error if the run would destroy something."""
         if self.out.exists() and not self.out.is_dir():
-            raise BanyanError(f"{self.out} is a file; --out names a folder")
+            raise BanyanError(f"{self.out} is a file; --out must name a folder")
         ours = self.record.exists() or ((self.out / WEIGHTS).exists() and _is_banyan(self.out / SETTINGS))
         foreign = [name for name in RESULTS if (self.out / name).exists()]
         if foreign and not ours:
-            raise BanyanError(f"{self.out} holds a {foreign[0]} that is no Banyan model's: choose another folder")
+            raise BanyanError(f"{self.out} holds a {foreign[0]} of something else: choose another folder")
         if ours and not resume and not overwrite:
             state = "a finished model" if (self.out / WEIGHTS).exists() else "an unfinished run"
-            raise BanyanError(f"{self.out} holds {state}: --resume goes on with it, --overwrite starts again")
+            raise BanyanError(f"{self.out} holds {state}: --resume continues it, --overwrite starts over")
         if ours and resume and not self.record.exists():
             raise BanyanError(
-                f"{self.out} holds a model without the run that made it, which cannot be resumed: "
-                "--init starts from its weights, into another folder"
+                f"{self.out} holds a model without its training run, so there is nothing to resume: "
+                "use it as --init, with another folder as --out"
             )
 
-    def settle(
-        self, preset: str | None, overrides: dict[str, Any], given: Given, resume: bool
-    ) -> tuple[Config, Given]:
-        """The settings and sources of the run: those asked for or, when it is resumed, those it began with."""
+    def settle(self, asked: dict[str, Any], given: Given, resume: bool) -> tuple[Config, Given]:
+        """The settings and sources of the run: those asked for or, for a resumed run, those it began with."""
         self._settled_on = self._begun_with()
         if resume and self.record.exists():
-            return self._repeated(preset, overrides, given)
+            return self._repeated(asked, given)
         if given.init is None:
-            return Config.from_preset(preset, **overrides), given
+            return Config.from_preset(**asked), given
         if given.tokenizer:
-            raise BanyanError("a model that is started from brings its tokenizer: leave --tokenizer out")
+            raise BanyanError("--init brings its own tokenizer: leave --tokenizer out")
         if Path(given.init).resolve() == self.out.resolve():
             raise BanyanError(f"--init and --out are both {self.out}: name another folder for the new model")
         found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
         fixed = {name: found[name] for name in _FIXED}
         for name, value in fixed.items():
-            if overrides.get(name, value) != value:
+            if asked.get(name, value) != value:
                 raise BanyanError(f"the model in {given.init} has {name} = {value}, which cannot be changed")
         for name, value in _BEGINNING.items():
-            if overrides.get(name, value) != value:
-                raise BanyanError(f"{name} is for a model that begins; the one in {given.init} has begun: leave it out")
-        return Config.from_preset(preset, **{**overrides, **fixed, **_BEGINNING}), given
+            if asked.get(name, value) != value:
+                raise BanyanError(f"{name} initialises a new model, but {given.init} is already trained: leave it out")
+        return Config.from_preset(**{**asked, **fixed, **_BEGINNING}), given
 
-    def _repeated(self, preset: str | None, overrides: dict[str, Any], given: Given) -> tuple[Config, Given]:
-        """A resumed run may leave out what it began with, and may ask for more epochs; nothing else may change."""
+    def _repeated(self, asked: dict[str, Any], given: Given) -> tuple[Config, Given]:
+        """The settings of a resumed run. Only the number of epochs may change."""
         record = json.loads(self.record.read_text(encoding="utf-8"))
         try:
             check_resumable(record)
         except BanyanError as error:
             raise BanyanError(f"the run in {self.out} cannot be resumed: {error}") from None
         began = Config.from_file(self.record)
-        asked = {**overrides, **({"preset": preset} if preset else {})}
         config = Config.from_preset(**{**began.to_dict(), **asked})
         began_with = Given(**record["given"])
         if (began_by := record.get("processes", 1)) != self.processes:
             raise BanyanError(
-                f"the run in {self.out} was begun by {_processes(began_by)} and cannot be resumed by "
-                f"{_processes(self.processes)}, because the processes share out its sentences: start as many again"
+                f"the run in {self.out} was started with {_processes(began_by)} and cannot be resumed with "
+                f"{_processes(self.processes)}, because each process trains on its own shard: start as many again"
             )
         differing = [name for name in asked if asked[name] != getattr(began, name) and name != "epochs"]
         told = [f"{name} was {getattr(began, name)!r} and is now {asked[name]!r}" for name in differing]
@@ -130,22 +127,22 @@ class RunFolder:
             if value is not None and value != getattr(began_with, name):
                 told.append(f"{name} was {getattr(began_with, name)!r} and is now {value!r}")
         if told:
-            raise BanyanError(f"the run in {self.out} cannot be resumed with other settings: {', '.join(told)}")
+            raise BanyanError(f"the run in {self.out} cannot be resumed with different settings: {', '.join(told)}")
         if began_with.init and Given.of(init=began_with.init).init_weights != began_with.init_weights:
-            raise BanyanError(f"the run in {self.out} began from {began_with.init}, which has changed since")
+            raise BanyanError(f"the run in {self.out} started from {began_with.init}, which has changed since")
         return config, began_with
 
     def _begun_with(self) -> list[bytes | None]:
-        """What the run in the folder was begun with, if there is one."""
+        """The files that identify the run in the folder, if there is one."""
         return [path.read_bytes() if path.exists() else None for path in (self.record, self.work / TOKENIZER)]
 
     @contextmanager
     def copies(self) -> Iterator[Path]:
-        """A folder of this process's own for copies of what can be read only once; it is removed with the block."""
+        """A folder for copies of inputs that can be read only once, such as pipes. It is removed afterwards."""
         try:
             self.work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BanyanError(f"cannot make the folder {self.work}: {error.strerror}") from None
+            raise BanyanError(f"cannot create the folder {self.work}: {error.strerror}") from None
         own = self.work / f"{_COPIES}{uuid4().hex}"
         with self._nothing_left(), files.held(own, f"{own} is in use"):
             try:
@@ -155,7 +152,7 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The folder, for this process alone."""
+        """Hold the folder's lock."""
         told = f"another process is training into {self.out}: wait for it, or stop it"
         with self._nothing_left(), files.held(self.work, told):
             try:
@@ -163,11 +160,11 @@ class RunFolder:
             except KeyboardInterrupt as error:
                 if str(error):
                     raise
-                raise KeyboardInterrupt("stopped; go on with --resume") from None
+                raise KeyboardInterrupt("stopped; --resume continues") from None
 
     @contextmanager
     def _nothing_left(self) -> Iterator[None]:
-        """Remove the folders made for the run if they are empty in the end."""
+        """Remove the folders created for the run if they end up empty."""
         try:
             yield
         finally:
@@ -177,16 +174,16 @@ class RunFolder:
                         folder.rmdir()
 
     def begin(self, config: Config, given: Given, resume: bool, overwrite: bool) -> None:
-        """From here on there is a run, in the folder that is held; a new one clears away what an old one left."""
-        self.refuse_to_lose(resume, overwrite)  # again: another process may have trained until the folder was held
+        """Record the run in the folder, which is locked. A new run removes what an old one left."""
+        self.refuse_to_lose(resume, overwrite)  # again: another process may have finished before we got the lock
         if resume and self._begun_with() != self._settled_on:
-            raise BanyanError(f"another process has begun a run in {self.out} meanwhile: run the command again")
-        for leftover in self.work.glob(f"{_COPIES}*"):  # of processes that were killed; those of others are held
+            raise BanyanError(f"another process started a run in {self.out} in the meantime: run the command again")
+        for leftover in self.work.glob(f"{_COPIES}*"):  # left by killed processes; those in use are locked
             with suppress(BanyanError), files.held(leftover, "in use"):
                 files.clear(leftover)
-        for leftover in self.work.glob(".*.tmp"):  # of a run that was killed while writing
+        for leftover in self.work.glob(".*.tmp"):  # left by a run killed while writing
             leftover.unlink()
-        # In this order a kill in between never leaves the state of one run under the settings of another.
+        # In this order, a kill in between never leaves one run's state under another's settings.
         if not resume:
             _remove(self.checkpoint, self.work / TOKENIZER)
         record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}

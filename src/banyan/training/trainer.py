@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
 
 from banyan.config import Config
 from banyan.corpus import Corpus, Shard
@@ -22,14 +26,13 @@ from banyan.training.distributed import Processes
 from banyan.training.folder import Given, RunFolder
 from banyan.training.run import Run
 
-if TYPE_CHECKING:
-    pass
 
 def train(
     corpus: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
     preset: str | None = None,
+    config: Config | None = None,
     column: str | None = None,
     layout: str = "auto",
     dev: str | Path | None = None,
@@ -46,83 +49,149 @@ def train(
     quiet: bool = False,
     **overrides: Any,
 ) -> Banyan:
-    """Train a model on a corpus and write it to the folder `out`. Without a preset, that is `default`.
+    """Train a model on a corpus and write it to the folder `out`.
 
     corpus: files, folders, globs, "-" or hf:name, as Corpus reads them (`column`, `layout`).
-    dev: held-out text for the loss after each epoch; without it, 1% of the corpus is held out.
-    pairs: two sentences and a score a line; their correlation is shown after each epoch.
+    preset, overrides: the settings: a preset (default: `default`), and any setting of Config that differs from it.
+    config: all settings at once, instead of a preset and overrides.
+    dev: held-out text for the loss after each epoch (default: 1% of the corpus).
+    pairs: a file of two sentences and a score per line, whose Spearman correlation is reported after each epoch.
     tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
     init: a finished model whose tokenizer and weights to start from.
-    resume: go on where an interrupted run stopped (or start, if there is none), with its settings; epochs may be more.
-    overwrite: start again where `out` holds a model or a run.
-    device: auto (the accelerator that torch finds, else the CPU), cpu, cuda, cuda:1, mps, xpu. A run begun on one
-        device may be resumed on another.
-    precision: of the output layer: auto (the fastest that the device has), float32, tf32 or bf16.
-    deterministic: the same seed gives the same bits on a GPU too, as it always does on the CPU.
-    overrides: any setting of Config.
+    resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
+    overwrite: replace the model or the run in `out`.
+    checkpoint_seconds: the time between checkpoints.
+    device: auto (an accelerator if torch finds one, otherwise the CPU), cpu, cuda, cuda:1, mps or xpu. A run can be
+        resumed on another device.
+    precision: precision of the output layer: auto (the fastest the device supports), float32, tf32 or bf16.
+    deterministic: bit-identical results on a GPU, too. On the CPU they always are.
 
-    Started several times by torchrun, the processes train one model together (docs/many-machines.md).
+    Processes started by torchrun train one model together (docs/many-machines.md).
     """
     us = Processes.of_environment()
     place = devices.choose(device, us.local_rank if us.several else None)
+    settings = _settings(preset, config, overrides)
+    paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
-        display = Display(quiet or not us.first)
-        folder = RunFolder(Path(out), us.world)
+        job = _Job(us, place, RunFolder(Path(out), us.world), Display(quiet or not us.first), resume, overwrite)
+        job.begin(stack, _Text(corpus, column, layout), settings, paths, precision)
+        job.tokenise()
+        return job.run(checkpoint_seconds, tensorboard)
 
+
+def _settings(preset: str | None, config: Config | None, overrides: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were asked for, the preset among them if one was named."""
+    if config is None:
+        return overrides | ({"preset": preset} if preset else {})
+    if preset or overrides:
+        extra = ", ".join([*(["preset"] if preset else []), *overrides])
+        raise BanyanError(f"config holds every setting: leave out {extra}")
+    return config.to_dict()
+
+
+class _Text(NamedTuple):
+    """Where the corpus is, and how to read it."""
+
+    corpus: str | Path | Sequence[str | Path]
+    column: str | None
+    layout: str
+
+
+@dataclass
+class _Job:
+    """A call of train(), from its arguments to a finished model."""
+
+    us: Processes
+    place: torch.device
+    folder: RunFolder
+    display: Display
+    resume: bool
+    overwrite: bool
+
+    def begin(
+        self,
+        stack: ExitStack,
+        text: _Text,
+        settings: dict[str, Any],
+        paths: dict[str, str | Path | None],
+        precision: str,
+    ) -> None:
+        """Check everything that was asked for before anything is changed, then take the folder."""
+        us, folder = self.us, self.folder
         with us.together():
-            folder.refuse_to_lose(resume, overwrite)
+            folder.refuse_to_lose(self.resume, self.overwrite)
         with folder.copies() if not us.several else nullcontext() as spool:
-            with us.together():  # whatever may be wrong with what was given is found before anything is changed
-                given = Given.of(dev=dev, pairs=pairs, tokenizer=tokenizer, init=init)
-                config, given = folder.settle(preset, overrides, given, resume)
-                chosen = devices.choose_precision(precision, place, config.matrix_width)
-                text = _text(corpus, column, layout, spool, us)
-                dev_text = _dev_text(given.dev, column, layout, spool, us) if given.dev else None
-                scored = read_pairs(given.pairs) if given.pairs else None
-                own = folder.work / TOKENIZER
-                begun = resume and own.exists()
-                made = Tokenizer.from_file(own) if begun else _given_tokenizer(given, config)
-                source = Path(given.init) / WEIGHTS if given.init else None
-                weights = load_weights(source, config, made.vocab_size) if source and made else {}
-                share = _share(config.batch_size, us)
-
             with us.together():
-                if us.first:  # it alone holds the folder, for all of them
+                self._check(text, settings, paths, precision, spool)
+            with us.together():
+                if us.first:  # it holds the folder for all processes
                     stack.enter_context(folder.held())
-                    folder.begin(config, given, resume, overwrite)
-                    for copied in filter(None, (text, dev_text)):
+                    folder.begin(self.config, self.given, self.resume, self.overwrite)
+                    for copied in filter(None, (self.text, self.dev_text)):
                         copied.move_copies(folder.work)
 
+    def _check(
+        self,
+        text: _Text,
+        settings: dict[str, Any],
+        paths: dict[str, str | Path | None],
+        precision: str,
+        spool: Path | None,
+    ) -> None:
+        folder, us = self.folder, self.us
+        self.config, self.given = folder.settle(settings, Given.of(**paths), self.resume)
+        self.precision = devices.choose_precision(precision, self.place, self.config.matrix_width)
+        self.text = _corpus(*text, spool, us)
+        dev = self.given.dev
+        self.dev_text = _dev_text(dev, text.column, text.layout, spool, us) if dev else None
+        self.pairs = read_pairs(self.given.pairs) if self.given.pairs else None
+        self.own_tokenizer = folder.work / TOKENIZER
+        self.begun = self.resume and self.own_tokenizer.exists()
+        own = self.own_tokenizer
+        self.tokenizer = Tokenizer.from_file(own) if self.begun else _given_tokenizer(self.given, self.config)
+        self.weights: dict[str, np.ndarray] = {}
+        if self.given.init and self.tokenizer:
+            self.weights = load_weights(Path(self.given.init) / WEIGHTS, self.config, self.tokenizer.vocab_size)
+        self.share = _share(self.config.batch_size, us)
+
+    def tokenise(self) -> None:
+        """Train the tokenizer, if none was given, and tokenise the corpus."""
+        us, display = self.us, self.display
         with us.together():
             if us.first:
-                display.note(text.layout_reason)
-                made = made or _made_tokenizer(text, config, display)
-                if not begun:
-                    made.save(own)
-                display.note(f"vocabulary of {made.vocab_size:,} pieces")
-
+                display.note(self.text.layout_reason)
+                self.tokenizer = self.tokenizer or _made_tokenizer(self.text, self.config, display)
+                if not self.begun:
+                    self.tokenizer.save(self.own_tokenizer)
+                display.note(f"vocabulary of {self.tokenizer.vocab_size:,} subwords")
         with us.together():
-            pieces = made or Tokenizer.from_file(own)
-            where = folder.work / "store"
-            mine = Shard(text, us.rank, us.world) if us.several else text
-            store = _store(shard(where, us.rank, us.world), mine, pieces, config, display)
-            dev_text = dev_text if us.first else None
-            dev_store = _store(folder.work / "dev", dev_text, pieces, config, display) if dev_text else None
+            self.pieces = self.tokenizer or Tokenizer.from_file(self.own_tokenizer)
+            mine = Shard(self.text, us.rank, us.world) if us.several else self.text
+            where = shard(self.folder.work / "store", us.rank, us.world)
+            self.store = _store(where, mine, self.pieces, self.config, display)
+            held_out = self.dev_text if us.first else None
+            dev = self.folder.work / "dev"
+            self.dev_store = _store(dev, held_out, self.pieces, self.config, display) if held_out else None
 
+    def run(self, checkpoint_seconds: float, tensorboard: bool) -> Banyan:
+        """Train, and write the model folder."""
+        us = self.us
         with us.together():
-            report = of_all_shards(where, us.world) if us.several and us.first else store.report
-            display.note(report.summary())
-            model = BanyanModel(config, pieces.vocab_size).to(place)
-            model.precision = chosen
-            run = Run(folder, model, pieces, store, dev_store, scored, share, report, display, us)
-        run.start_from(weights)
+            several = us.several and us.first
+            report = of_all_shards(self.folder.work / "store", us.world) if several else self.store.report
+            self.display.note(report.summary())
+            model = BanyanModel(self.config, self.pieces.vocab_size).to(self.place)
+            model.precision = self.precision
+            data = self.store, self.dev_store, self.pairs
+            run = Run(self.folder, model, self.pieces, *data, self.share, report, self.display, us)
+        run.start_from(self.weights)
         with closing(run):
             run.go(checkpoint_seconds, tensorboard)
             with us.together():
                 return run.finish()
 
 
-def _text(
+def _corpus(
     sources: str | Path | Sequence[str | Path], column: str | None, layout: str, spool: Path | None, us: Processes
 ) -> Corpus:
     names = [sources] if isinstance(sources, str | Path) else list(sources)
@@ -132,20 +201,20 @@ def _text(
 
 
 def _dev_text(dev: str, column: str | None, layout: str, spool: Path | None, us: Processes) -> Corpus:
-    """The held-out text; the column is meant for it too if it is a table."""
+    """The held-out text. The column applies to it, too, if it is a table."""
     is_text = kind(Path(dev)) in ("text", None)
-    return _text(dev, None if is_text else column, layout, spool, us)
+    return _corpus(dev, None if is_text else column, layout, spool, us)
 
 
 def _share(batch_size: int, us: Processes) -> int:
-    """The sentences of a step that each process takes."""
+    """The number of sentences per step in each process."""
     if batch_size % us.world:
         raise BanyanError(f"{us.world} processes cannot share batch_size {batch_size}: choose a multiple of {us.world}")
     return batch_size // us.world
 
 
 def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
-    """The one that was asked for, or that of the model to start from."""
+    """The tokenizer that was given, or that of the model to start from."""
     source = Path(given.init) / TOKENIZER if given.init else given.tokenizer
     if source is None:
         return None
