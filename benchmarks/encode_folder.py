@@ -1,10 +1,10 @@
-"""What a worker of `banyan encode --engine ray` does a second, and what that means for many rows.
+"""Rows per second of a worker of `banyan encode --engine ray`, and the cost of encoding many rows.
 
     python -m benchmarks.encode_folder model/ sentences.txt --rows 1e9
 
-Shards of different sentences are read, encoded and written one after another on one core, as a worker does it. Counted
-is the time of the core (user and system), which other programs on the machine change less than the clock on the wall.
-Figures of docs/scaling.md; prices and the share of a core are assumptions, and options.
+Shards of distinct sentences are read, encoded and written one after another on one core, as a worker does. Times are
+CPU times (user and system), which depend less on other programs than wall-clock times. The figures are in
+docs/scaling.md. Prices and the speed of a rented core are assumptions, which can be set by options.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from banyan.scale.shards import EncodingSettings, ParquetShard, encode_shard
 from banyan.scale.stores import Folder
 
 ROWS = 50_000
-SHARDS = 5  # and one before, which compiles
+SHARDS = 5  # after one that compiles
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("text", help="a sentence a line")
-    parser.add_argument("--rows", type=float, default=1e9, help="to plan for (default: 1e9)")
-    parser.add_argument("--share", type=float, default=0.5, help="of this core that a rented one is (default: 0.5)")
-    parser.add_argument("--core-hour", type=float, default=0.05, help="dollars (default: 0.05)")
-    parser.add_argument("--gigabyte-month", type=float, default=0.023, help="dollars (default: 0.023)")
+    parser.add_argument("text", help="a file with one sentence a line")
+    parser.add_argument("--rows", type=float, default=1e9, help="number of rows for the estimate (default: 1e9)")
+    parser.add_argument("--share", type=float, default=0.5, help="speed of a rented core / speed of this one (0.5)")
+    parser.add_argument("--core-hour", type=float, default=0.05, help="price in dollars (default: 0.05)")
+    parser.add_argument("--gigabyte-month", type=float, default=0.023, help="price in dollars (default: 0.023)")
     options = parser.parse_args()
     with open(options.text, encoding="utf-8") as file:
         texts = [line.rstrip("\n") for line in islice(file, ROWS * (SHARDS + 1))]
@@ -50,14 +50,14 @@ def main() -> None:
         rates, size = _measured(model, texts, precision)
         rate = statistics.median(rates)
         spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
-        print(f"{precision:8} {rate:,.0f} rows a core second ({spread}), {size:,.0f} bytes a row")
+        print(f"{precision:8} {rate:,.0f} rows per core second ({spread}), {size:,.0f} bytes per row")
         hours, gigabytes = options.rows / (rate * options.share) / 3600, options.rows * size / 1e9
         costs = f"${hours * options.core_hour:,.2f} once and ${gigabytes * options.gigabyte_month:,.2f} a month"
         print(f"{'':8} {options.rows:,.0f} rows: {hours:,.1f} core hours, {gigabytes:,.0f} GB, {costs}")
 
 
 def _measured(model: Banyan, texts: list[str], precision: str) -> tuple[list[float], float]:
-    """Rows a second of one core, for each shard; bytes a row of the result."""
+    """Rows per second of one core for each shard, and bytes per row of the result."""
     with tempfile.TemporaryDirectory() as place:
         source, out = Path(place) / "in", Path(place) / "out"
         source.mkdir()

@@ -1,10 +1,10 @@
-"""What it costs to entangle by shares: a step of 512 or 4,096 sentences divided among 1, 2, 4 and 8 processes.
+"""The cost of entangling per process: a step of 512 or 4,096 sentences divided among 1, 2, 4 and 8 processes.
 
     python -m benchmarks.entangling_per_rank [--model FOLDER]
 
-Each process makes one graph of its own share, so what two shares have in common is computed twice, and the tokens that
-are frequent enough to be in several shares are scored once in each. Counted over a few steps, with weights as they are
-at the start and, if a model is given, as they are in it. First the shares are checked.
+Each process entangles its own share of the step. Spans that two shares have in common are computed twice, and tokens
+that occur in several shares are scored once in each. Counts are means over a few steps, with initial weights and, if a
+model is given, with its weights. The shares are checked first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEPS = 5
 
 
 def store_of(text: list[str], tokenizer: Tokenizer, config: Config) -> Store:
-    """The sentences that would be trained on."""
+    """The sentences whose length is in the range for training."""
     tokens, offsets = tokenizer.encode(text)
     keep = (np.diff(offsets) >= config.min_pieces) & (np.diff(offsets) <= config.max_pieces)
     tokens, offsets = Store(tokens, offsets, Report(), "").batch(np.flatnonzero(keep))
@@ -40,7 +40,7 @@ def store_of(text: list[str], tokenizer: Tokenizer, config: Config) -> Store:
 
 
 def shares(store: Store, batch: int, ranks: int, step: int) -> list[np.ndarray]:
-    """The sentences of each rank in a step: its own shuffled shard's, as in training."""
+    """The sentences of each rank in a step, from its own shuffled shard, as in training."""
     shards = [np.arange(rank, len(store), ranks) for rank in range(ranks)]
     return [
         shard[shuffled_batches(len(shard), batch // ranks, 0, 0, rank)[step]] for rank, shard in enumerate(shards)
@@ -65,11 +65,11 @@ def counted(model: BanyanModel, store: Store, batch: int, ranks: int) -> dict[st
     return {
         "batch": batch,
         "processes": ranks,
-        "nodes a step": nodes // STEPS,
-        "of plain trees": nodes / plain,
+        "nodes per step": nodes // STEPS,
+        "relative to plain trees": nodes / plain,
         "distinct tokens": distinct // STEPS,
         "tokens scored": scored // STEPS,
-        "of them in all shares": repeated / scored,
+        "share in all processes": repeated / scored,
     }
 
 
@@ -77,12 +77,12 @@ def table(model: BanyanModel, store: Store) -> list[dict[str, Any]]:
     rows = [counted(model, store, batch, ranks) for batch in BATCHES for ranks in RANKS]
     for row in rows:
         alone = next(other for other in rows if other["batch"] == row["batch"] and other["processes"] == 1)
-        row["nodes, of one process's"] = row["nodes a step"] / alone["nodes a step"]
+        row["nodes relative to one process"] = row["nodes per step"] / alone["nodes per step"]
     return rows
 
 
 def check(store: Store) -> None:
-    """Shares are disjoint, as large as they should be, and one process has all of the step."""
+    """Check that shares are disjoint and of the right size, and that a single process has the whole step."""
     (alone,) = shares(store, 512, 1, 0)
     np.testing.assert_array_equal(alone, shuffled_batches(len(store), 512, 0, 0)[0])
     eighths = np.concatenate(shares(store, 512, 8, 0))
@@ -91,7 +91,7 @@ def check(store: Store) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="a folder that banyan train wrote")
+    parser.add_argument("--model", type=Path, help="a model folder")
     add_data_option(parser)
     options = parser.parse_args()
     text, source = sentences(200_000, options.data)
@@ -103,12 +103,12 @@ def main() -> None:
     store = store_of(text, tokenizer, config)
     model = BanyanModel(config, tokenizer.vocab_size)
     check(store)
-    tables = {"weights as at the start": table(model, store)}
+    tables = {"initial weights": table(model, store)}
     if options.model:
         with torch.no_grad():
             for name, weights in load_weights(options.model / WEIGHTS, config, tokenizer.vocab_size).items():
                 model.get_parameter(name).copy_(torch.from_numpy(weights))
-        tables["weights of a trained model"] = table(model, store)
+        tables["trained weights"] = table(model, store)
     report(tables, text=source, vocabulary=tokenizer.vocab_size, sentences=len(store), steps=STEPS)
 
 

@@ -1,9 +1,9 @@
-"""What an export costs: a model as it is, as a bag of tokens (model2vec's format) and as an ONNX graph.
+"""Compare a model with its exports: a bag of tokens (the format of model2vec) and an ONNX graph.
 
     python -m benchmarks.export model/
 
-Spearman × 100 on every set of the suite sts that is there, and sentences per second from strings to embeddings. The
-graph is measured on fewer sentences, for it is slow; by how much its embeddings differ is told too.
+Prints Spearman × 100 on the sets of the suite sts, sentences per second from strings to embeddings, and the largest
+difference between embeddings of the graph and of the model. The graph is slow and is measured on fewer sentences.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def of_graph(model: Banyan, folder: Path) -> Encode:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # the pieces of work are small
+    options.intra_op_num_threads = 1  # the operations are small
     session = onnxruntime.InferenceSession(folder / export.GRAPH, options, providers=["CPUExecutionProvider"])
 
     def encode(texts: Sequence[str]) -> np.ndarray:
@@ -74,7 +74,7 @@ def main() -> None:
     mean = [float(np.mean(list(found.values()))) for found in (tree_scores, bag_scores)]
     print(f"{'mean':12} tree {mean[0]:6.2f}  bag {mean[1]:6.2f}  {mean[1] - mean[0]:+6.2f}")
     print("sentences/s: " + ", ".join(f"{name} {value:,.0f}" for name, value in rates.items()))
-    print(f"graph: of {len(few)} embeddings the furthest is off by {away.max():.1e} of its length")
+    print(f"graph: the largest relative error of {len(few)} embeddings is {away.max():.1e}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Pre-training and encoding on one NVIDIA GPU: seconds for all epochs, and each stage of a step against its floor.
+"""Training and encoding on one NVIDIA GPU: seconds for all epochs, and each stage of a step relative to its floor.
 
     python -m benchmarks.gpu [--store FOLDER] [--out docs/images]
 
-First, structure, loss and every gradient of a small batch are checked against the plain reference, and encoded
-sentences against the CPU. Then times are taken with device events. A stage's floor is what this card could do at best,
-measured in the same run: the bytes it cannot avoid at the rate of a large copy, or its operations at the rate of a
-large matrix product, whichever takes longer. `--store` is the folder training/store of a trained model; without it the
-English corpus of the data folder is tokenised.
+Structure, loss and all gradients of a small batch are checked against the reference implementation first, and encoded
+sentences against the CPU. Times come from device events. The floor of a stage is the least time that the card could
+need, measured in the same run: the bytes that the stage must move at the rate of a large copy, or its operations at the
+rate of a large matrix product, whichever takes longer. `--store` is the folder training/store of a trained model;
+without it, the English corpus of the data folder is tokenised.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ PAPER = "the paper: 50 minutes and 30 cents on an A40 (batch 1,024)"
 DEVICE = torch.device("cuda", 0)
 
 
-# --- Correct first ---------------------------------------------------------------------------------------------------
+# --- Checks ----------------------------------------------------------------------------------------------------------
 
 
 def check(store: Store, vocab_size: int) -> None:
-    """A small batch, with dropout, against the reference: trees, loss, and every gradient, in float32 and in bf16."""
+    """Check trees, loss and gradients of a small batch, with dropout, against the reference, in float32 and bf16."""
     tokens, offsets = store.batch(np.arange(12))
     dropout = Dropout(0.1, seed=0, step=1)
     for precision, tolerance in (("float32", 1e-3), ("bf16", 2e-2)):
@@ -81,16 +81,16 @@ def check(store: Store, vocab_size: int) -> None:
             assert off < tolerance, (precision, name, off)
 
 
-# --- What the card can do --------------------------------------------------------------------------------------------
+# --- The limits of the card ------------------------------------------------------------------------------------------
 
 
 def milliseconds(function: Callable[[], Any], repeats: int = 20) -> float:
-    """The median, by device events."""
+    """The median time, by device events."""
     function()
     times = []
     for _ in range(repeats):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(1_000_000)  # the host is ahead when the clock starts
+        torch.cuda._sleep(1_000_000)  # so that the host is ahead when timing starts
         start.record()
         function()
         end.record()
@@ -100,7 +100,7 @@ def milliseconds(function: Callable[[], Any], repeats: int = 20) -> float:
 
 
 def limits() -> dict[str, float]:
-    """Bytes a second of a copy; operations a second of matrix products."""
+    """Bytes per second of a copy, and operations per second of matrix products."""
     source = torch.empty(1 << 29, dtype=torch.float32, device=DEVICE).normal_()
     copy = torch.empty_like(source)
     rates = {"bytes": 8 * source.numel() / milliseconds(lambda: copy.copy_(source)) * 1e3}
@@ -114,7 +114,7 @@ def limits() -> dict[str, float]:
 
 
 class Trainer:
-    """A fresh model, and what takes it through the corpus."""
+    """A new model and its training on the corpus."""
 
     def __init__(self, store: Store, vocab_size: int, batch_size: int, **settings: Any) -> None:
         self.config = Config(batch_size=batch_size, **settings)
@@ -145,7 +145,7 @@ class Trainer:
         return losses
 
     def stages(self, i: int, window: Any) -> tuple[list[tuple[str, Callable[[], Any]]], dict[str, Any]]:
-        """The stages of a step, to be called one after another, and what they hand on."""
+        """The stages of a step, to be called one after another, and the dictionary of their results."""
         batch, noise = window.step(i)
         model, have = self.model, dict[str, Any]()
         E = self.config.dim
@@ -198,7 +198,7 @@ class Trainer:
 
 
 def least(T: int, B: int, L: int, N: int, V: int, E: int) -> dict[str, tuple[float, float, str]]:
-    """Of each stage: the bytes it must move, the operations it must do, and which kind these are."""
+    """For each stage: the bytes that it must move, its operations, and the precision of these."""
     row, inner, parameters = 4 * E, N - L, 2 * V * E + V + 14
     return {
         "leaves": (2 * L * row, L * E, "float32"),
@@ -214,9 +214,9 @@ def least(T: int, B: int, L: int, N: int, V: int, E: int) -> dict[str, tuple[flo
 
 
 def stage_table(trainer: Trainer, rates: dict[str, float]) -> tuple[list[dict[str, Any]], float]:
-    """Milliseconds of each stage of a step, and of the recorded step as a whole."""
+    """Milliseconds of each stage of a step, and of the whole step as a CUDA graph."""
     windows = trainer.windows(0)
-    trainer.run(windows[:1])  # compiles, and records the step
+    trainer.run(windows[:1])  # compile, and record the CUDA graph
     n = min(len(windows[0]), 24)
     window = trainer.store.draw(windows[0][:n], [trainer.steps.dropout(i) for i in range(n)])
     times: dict[str, list[float]] = {}
@@ -224,7 +224,7 @@ def stage_table(trainer: Trainer, rates: dict[str, float]) -> tuple[list[dict[st
     for i in range(n):
         stages, have = trainer.stages(i, window)
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(stages) + 1)]
-        torch.cuda._sleep(30_000_000)  # longer than the host needs to launch it all
+        torch.cuda._sleep(30_000_000)  # longer than the host needs to launch all stages
         marks[0].record()
         for (_, stage), mark in zip(stages, marks[1:], strict=True):
             stage()
@@ -246,7 +246,7 @@ def stage_table(trainer: Trainer, rates: dict[str, float]) -> tuple[list[dict[st
         rows.append(_stage(name, ms, moved, operations, floor))
     total = [sum(row[column] for row in rows) for column in ("ms", "MB", "GFLOP", "floor ms")]
     rows.append(_stage("all stages", total[0], total[1] * 1e6, total[2] * 1e9, total[3]))
-    rows.append({**rows[-1], "stage": "recorded step", "ms": recorded, "of the floor": recorded / total[3]})
+    rows.append({**rows[-1], "stage": "recorded step", "ms": recorded, "relative to the floor": recorded / total[3]})
     return rows, recorded
 
 
@@ -257,16 +257,16 @@ def _stage(name: str, ms: float, moved: float, operations: float, floor: float) 
         "MB": moved / 1e6,
         "GFLOP": operations / 1e9,
         "floor ms": floor,
-        "of the floor": ms / floor,
+        "relative to the floor": ms / floor,
     }
 
 
-# --- The whole thing -------------------------------------------------------------------------------------------------
+# --- Whole runs ------------------------------------------------------------------------------------------------------
 
 
 def whole_run(store: Store, vocab_size: int, batch_size: int) -> dict[str, Any]:
-    """All 15 epochs of preset `paper`, from tokens: seconds by device events and by the wall."""
-    Trainer(store, vocab_size, batch_size).run([[np.arange(batch_size)]])  # compiles
+    """All 15 epochs of preset `paper`, from tokens: seconds by device events and by the wall clock."""
+    Trainer(store, vocab_size, batch_size).run([[np.arange(batch_size)]])  # compile
     torch.cuda.synchronize()
     wall = time.perf_counter()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -280,13 +280,13 @@ def whole_run(store: Store, vocab_size: int, batch_size: int) -> dict[str, Any]:
         "steps": trainer.step,
         "seconds": start.elapsed_time(end) / 1e3,
         "wall seconds": time.perf_counter() - wall,
-        "ms a step": start.elapsed_time(end) / trainer.step,
+        "ms per step": start.elapsed_time(end) / trainer.step,
         "loss of the last epoch": float(np.mean(epochs[-1])),
     }
 
 
 def peak_memory(store: Store, vocab_size: int, batch_size: int, trees: str) -> float:
-    """GB at most while training, the corpus's tokens included."""
+    """Peak GPU memory of training in GB, with the tokens of the corpus."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     trainer = Trainer(store, vocab_size, batch_size, trees=trees)
@@ -295,7 +295,7 @@ def peak_memory(store: Store, vocab_size: int, batch_size: int, trees: str) -> f
 
 
 def encoding(store: Store, vocab_size: int) -> dict[str, Any]:
-    """Sentences a second, from tokens on the device to vectors on the device, and from host to host."""
+    """Sentences per second, from tokens to vectors, both on the device and both on the host."""
     model = BanyanModel(Config(), vocab_size)
     embedding = model.embedding.detach().numpy()
     f = Functions(*(vector.detach().double().numpy() for vector in model.functions))
@@ -328,7 +328,7 @@ def encoding(store: Store, vocab_size: int) -> dict[str, Any]:
 
 
 def draw(tables: dict[int, list[dict[str, Any]]], path: Path) -> None:
-    """Time per stage, per sentence, for each batch; dark: the floor."""
+    """Draw the time of each stage per sentence, by batch size, with its floor."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     axes = figure.subplots()
     names = [row["stage"] for row in next(iter(tables.values()))[:-2]]
@@ -341,7 +341,7 @@ def draw(tables: dict[int, list[dict[str, Any]]], path: Path) -> None:
     axes.set_yticks([i + 0.3 for i in range(len(names))], names)
     axes.barh([0], [0], color="#d9822b", label="floor")
     axes.invert_yaxis()
-    axes.set(xlabel="µs a sentence", title="A training step on one GPU, stage by stage", xlim=(0, None))
+    axes.set(xlabel="µs per sentence", title="A training step on one GPU, stage by stage", xlim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=130)
@@ -362,7 +362,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, help="a tokenised corpus")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images")
-    parser.add_argument("--price", type=float, default=PRICE, help="dollars an hour")
+    parser.add_argument("--price", type=float, default=PRICE, help="price of the GPU in dollars per hour")
     add_data_option(parser)
     options = parser.parse_args()
     if not torch.cuda.is_available():

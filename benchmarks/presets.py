@@ -1,10 +1,10 @@
-"""What presets cost: matrix products to train on a corpus, and time to encode beside preset `paper`.
+"""The cost of presets: matrix products to train on a corpus, and the time to encode relative to preset `paper`.
 
     python -m benchmarks.presets [--sentences 465000] [--samples 24]
 
-Products are counted by torch in steps of the real objective, forwards and backwards, on batches drawn at random; the
-count of preset `paper` is first held against its formula, and embeddings of `default` against a plain sum and the
-reference. Encoding goes turn by turn, and only the ratio is told.
+torch counts the products in forward and backward passes of the actual objective, on random batches. The count of
+preset `paper` is checked against its formula, and embeddings against the reference implementation. Presets encode in
+alternation, and only the ratio of their times is reported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def tokenizer_of(config: Config, text: list[str]) -> Tokenizer:
 
 
 def products(config: Config, tokenizer: Tokenizer, text: list[str], samples: int) -> dict[str, Any]:
-    """TFLOP of training on the text, from some of its batches."""
+    """TFLOP of training on the text, estimated from some of its batches."""
     tokens, offsets = tokenizer.encode(text)
     model = BanyanModel(config, tokenizer.vocab_size)
     steps = math.ceil(len(text) / config.batch_size)
@@ -79,7 +79,7 @@ def _of_step(model: BanyanModel, batch: Ragged, step: int) -> int:
     with FlopCounterMode(display=False) as counter:
         objective.loss(model, model(graph, dropout)).backward()
     counted = counter.get_total_flops()
-    if config.preset == "paper":  # logits, and the gradients by both of their factors
+    if config.preset == "paper":  # the logits, and the gradients of both factors
         assert counted == 3 * 2 * graph.n_leaves * len(model.out_bias) * config.dim
     return counted
 
@@ -112,7 +112,7 @@ def check(model: Banyan, text: list[str]) -> None:
 
 
 def encoding(models: dict[str, Banyan], text: list[str], rounds: int) -> list[dict[str, Any]]:
-    """The shortest CPU time of each preset, as a share of preset paper's."""
+    """The shortest CPU time of each preset, relative to preset paper."""
     took: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(rounds):
         for name, model in models.items():
@@ -141,7 +141,7 @@ def main() -> None:
         check(model, some[:200])
     tables = {
         "matrix products of training": counted,
-        "time to encode, preset paper = 1": encoding(models, some, options.rounds),
+        "time to encode relative to preset paper": encoding(models, some, options.rounds),
     }
     report(tables, text=source, words=sum(len(line.split()) for line in text))
 

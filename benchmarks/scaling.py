@@ -1,9 +1,9 @@
-"""How nodes, memory and time grow: with the batch (entangled against plain trees), and with the sentence.
+"""Nodes, memory and time by batch size (entangled and plain trees) and by sentence length.
 
     python -m benchmarks.scaling [--out docs/images]
 
-Draws scaling_batch.png (the paper's figure of node counts, with memory and time) and scaling_length.png. First, the
-roots of entangled and plain trees are checked to be the same.
+Draws scaling_batch.png (the paper's figure of node counts, with memory and time) and scaling_length.png. Checks first
+that entangled and plain trees have the same roots.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def by_batch(text: list[str], tokenizer: Tokenizer, embedding: np.ndarray, f: Fu
         np.testing.assert_array_equal(*roots)
         for name, graph in graphs.items():
             entry[f"{name} nodes"] = graph.n_nodes
-            held = up_and_down(graph, embedding[graph.token], f)  # an up and a down embedding of every node
+            held = up_and_down(graph, embedding[graph.token], f)  # the up and down embeddings of all nodes
             entry[f"{name} MB"] = sum(array.nbytes for array in held) / 1e6
             entry[f"{name} ms"] = 1e3 * best(partial(up_and_down, graph, embedding[graph.token], f), 3)
         entry["nodes saved"] = 1 - entry["entangled nodes"] / entry["plain nodes"]
@@ -62,7 +62,7 @@ def by_length(tokens: np.ndarray, embedding: np.ndarray, f: Functions) -> list[d
         document = np.resize(tokens, length)
         offsets = np.array([0, length])
         seconds = best(partial(encoder.roots, document, offsets, out), 4)
-        rows.append({"tokens": length, "ms": 1e3 * seconds, "µs a token": 1e6 * seconds / length})
+        rows.append({"tokens": length, "ms": 1e3 * seconds, "µs per token": 1e6 * seconds / length})
     return rows
 
 
@@ -108,7 +108,7 @@ def main() -> None:
     draw_batch(batches, options.out / "scaling_batch.png")
     lengths = by_length(tokenizer.encode(text[:5000])[0], embedding, f)
     draw_length(lengths, options.out / "scaling_length.png")
-    tables = {"entangled and plain trees": batches, "time against the length of a sentence": lengths}
+    tables = {"entangled and plain trees": batches, "time by sentence length": lengths}
     report(tables, text=source)
 
 

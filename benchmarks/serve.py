@@ -1,11 +1,11 @@
-"""Requests per second of `banyan serve`, each with one short sentence, over kept connections.
+"""Requests per second of `banyan serve`, each with one short sentence, over persistent connections.
 
     python -m benchmarks.serve [--model DIR] [--workers 1] [--seconds 10] [--connections 32]
 
-The load comes from wrk (apt-get install wrk), a process of its own on the same cores. First the answers are checked,
-bit by bit. Then turn by turn: the server, and the same server with an empty handler, which takes a request and gives a
-constant answer of the same size; the ratio of the two is what encoding, and all that goes with it, costs. At last
-requests of the size that infinity publishes figures for: 256 texts, 115,000 tokens.
+The load comes from wrk (apt-get install wrk), a separate process on the same cores. The answers are checked first, bit
+by bit. Then the server is measured in alternation with the same server and an empty handler, which reads a request and
+sends a constant answer of the same size. The ratio shows the cost of encoding and of everything around it. The last
+requests have the size for which infinity publishes figures: 256 texts, 115,000 tokens.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from benchmarks.common import report, sentences
 from benchmarks.encode import untrained
 from experiments.data import add_data_option
 
-SENTENCES = 2000  # distinct ones, asked for in turn
+SENTENCES = 2000  # distinct, requested in turn
 LARGE_TEXTS, LARGE_TOKENS = 256, 115_000
-WORDS = (5, 12)  # of a short sentence
+WORDS = (5, 12)  # least and greatest length of a short sentence
 
 SCRIPT = """
 local bodies, at = {}, 0
@@ -58,7 +58,7 @@ end
 
 
 class Empty:
-    """The empty handler, in the place of banyan.serve.app.App."""
+    """The empty handler, in place of banyan.serve.app.App."""
 
     service = SimpleNamespace(stopping=False)
     accepted: set[Any] = set()  # noqa: RUF012
@@ -87,7 +87,7 @@ def serve_nothing(size: int) -> None:
 
 @contextmanager
 def running(command: list[str]) -> Iterator[tuple[str, int]]:
-    """A server's address and process; it logs to a file."""
+    """Start a server that logs to a file; yield its address and process id."""
     with tempfile.NamedTemporaryFile() as log, subprocess.Popen(command, stderr=log) as process:
         path = Path(log.name)
         try:
@@ -96,7 +96,7 @@ def running(command: list[str]) -> Iterator[tuple[str, int]]:
                 time.sleep(0.1)
             yield found[1], process.pid
             process.send_signal(signal.SIGTERM)
-            assert process.wait(40) == 0, "the server did not end in good order"
+            assert process.wait(40) == 0, "the server did not stop cleanly"
         finally:
             process.kill()
 
@@ -111,7 +111,7 @@ def bodies(text: list[str], name: str) -> list[bytes]:
 
 
 def check(address: str, asked: list[bytes], expected: np.ndarray) -> int:
-    """Every answer has the model's bits; the size of one."""
+    """Check that every answer has the bits of the model; return the size of an answer."""
     for body, vector in zip(asked, expected, strict=True):
         with urllib.request.urlopen(f"{address}/v1/embeddings", body) as answer:
             content = answer.read()
@@ -133,7 +133,7 @@ def load(address: str, pid: int, folder: Path, seconds: int, connections: int) -
 
 
 def large(address: str, text: list[str], model: Banyan, requests: int = 10) -> dict[str, float]:
-    """One client, one request after another: tokens are those of this model, answers JSON numbers."""
+    """Large requests from one client, one after another, with answers as JSON numbers."""
     _, offsets = model.tokenizer.encode(text)
     ends = np.searchsorted(offsets, np.arange(1, LARGE_TEXTS + 1) * (LARGE_TOKENS // LARGE_TEXTS))
     texts = [" ".join(text[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
@@ -150,18 +150,18 @@ def large(address: str, text: list[str], model: Banyan, requests: int = 10) -> d
 
 
 def processes(pid: int) -> list[int]:
-    """A server and its workers."""
+    """The process ids of a server and its workers."""
     return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def cpu_seconds(pid: int) -> float:
-    """Used so far: what a busy machine makes longer least."""
+    """CPU time used so far, which other work on the machine affects least."""
     fields = [Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split() for process in processes(pid)]
     return sum(int(found[11]) + int(found[12]) for found in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(pid: int, kind: str = "Pss") -> float:
-    """MB of a server and its workers, what they share counted once; Pss_Anon is what is not in any file."""
+    """Memory of a server and its workers in MB, with common pages counted once; Pss_Anon: without mapped files."""
     total = 0
     for process in processes(pid):
         found = re.search(rf"{kind}:\s+(\d+) kB", Path(f"/proc/{process}/smaps_rollup").read_text())
@@ -176,7 +176,7 @@ def made_model(text: list[str], folder: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="default: one of random weights, 256 dimensions, a vocabulary of 25,000")
+    parser.add_argument("--model", help="a model folder (default: random weights, 256 dimensions, 25,000 pieces)")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
@@ -220,13 +220,13 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         of_large = large(address, text[:20_000], here)
     rows = [
         {"server": name, "requests/s": best["rate"], "p50 ms": best["p50"], "p99 ms": best["p99"],
-         "CPU µs a request": min(r["cpu"] for r in runs) * 1e6,
+         "CPU µs per request": min(r["cpu"] for r in runs) * 1e6,
          "requests": int(sum(r["requests"] for r in runs)), "failed": int(sum(r["failed"] for r in runs))}
         for name, runs in (("banyan serve", served), ("an empty handler", empty))
         for best in [max(runs, key=lambda r: r["rate"])]
     ]  # fmt: skip
     report(
-        {"one short sentence a request, base64, kept connections": rows},
+        {"one short sentence per request, base64, persistent connections": rows},
         text=source,
         words_of_a_sentence=statistics.mean(len(line.split()) for line in asked_for),
         connections=options.connections,

@@ -1,9 +1,9 @@
-"""A training step against the matrix products it cannot do without: those of the output layer.
+"""The time of a training step relative to the matrix products of its output layer.
 
     python -m benchmarks.train [--vocabulary 25000] [--batch 512]
 
-First one step is checked against the plain reference; then a step (structure, dropout, both passes, loss,
-gradients, optimiser) and the three bare products of the same shapes are timed in the same run, turn by turn.
+A step is checked against the reference implementation first. Then a step (structure, dropout, both passes, loss,
+gradients, optimiser) and three bare products of the same shapes are timed in alternation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.data import add_data_option
 
 
 def check(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray) -> None:
-    """Loss and gradients of a few sentences, with dropout, are those of the reference."""
+    """Check loss and gradients of a few sentences, with dropout, against the reference."""
     dropout = Dropout(model.config.dropout, seed=0, step=1)
     graph = model.structure(tokens, offsets, dropout)
     assert isinstance(graph, Graph)
@@ -48,7 +48,7 @@ def check(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray) -> None:
 def timed_step(
     model: BanyanModel, optimiser: torch.optim.Optimizer, batch: tuple[np.ndarray, np.ndarray], step: int
 ) -> dict[str, float]:
-    """Seconds of each stage."""
+    """The seconds of each stage."""
     marks = [time.perf_counter()]
     dropout = Dropout(model.config.dropout, seed=0, step=step)
     graph = model.structure(*batch, dropout)
@@ -67,7 +67,7 @@ def timed_step(
 
 
 def products(leaves: int, V: int, E: int) -> float:
-    """The output layer's three matrix products, bare: logits, and the gradients by inputs and by weights."""
+    """The seconds of the output layer's matrix products: logits, gradient of the inputs, gradient of the weights."""
     x, w = torch.randn(leaves, E), torch.randn(V, E)
     logits, g_x, g_w = torch.empty(leaves, V), torch.empty(leaves, E), torch.empty(V, E)
     seconds = 0.0
@@ -103,15 +103,15 @@ def main() -> None:
     leaves = len(np.unique(batch[0]))
     timed_step(model, optimiser, batch, 0)  # warms up
     steps, bare = [], []
-    for step in range(1, options.rounds + 1):  # turn by turn, so that the machine's other work falls on both alike
+    for step in range(1, options.rounds + 1):  # in alternation, so that other work on the machine affects both alike
         steps.append(timed_step(model, optimiser, batch, step))
         bare.append(products(leaves, tokenizer.vocab_size, config.dim))
     seconds = min(bare)
     fastest = min(steps, key=lambda timed: sum(timed.values()))
     total = sum(fastest.values())
-    rows = [{"stage": name, "ms": 1e3 * time, "of the products": time / seconds} for name, time in fastest.items()]
-    rows.append({"stage": "the whole step", "ms": 1e3 * total, "of the products": total / seconds})
-    rows.append({"stage": "the products alone", "ms": 1e3 * seconds, "of the products": 1.0})
+    rows = [{"stage": name, "ms": 1e3 * t, "relative to the products": t / seconds} for name, t in fastest.items()]
+    rows.append({"stage": "the whole step", "ms": 1e3 * total, "relative to the products": total / seconds})
+    rows.append({"stage": "the products alone", "ms": 1e3 * seconds, "relative to the products": 1.0})
     report(
         {f"a training step of {options.batch} sentences": rows},
         text=source,
