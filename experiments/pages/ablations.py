@@ -115,7 +115,7 @@ def _faster(material: Material) -> str:
 
 
 def _both(material: Material) -> str:
-    """What cross-entropy adds to the contrastive loss, told from what the rate does."""
+    """The effect of adding cross-entropy to the contrastive loss, with and without that of the learning rate."""
     both, usual, fast = (material.records.score(run, "sts") for run in ("both", "self-strae", "self-strae-fast"))
     if not (both.values and usual.values and fast.values):
         return ""

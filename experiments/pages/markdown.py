@@ -34,7 +34,7 @@ def section(title: str, *parts: str) -> str:
 
 
 def given(content: dict[str, Any], in_short: str = "") -> str:
-    """A table that another script wrote: title, columns, rows, notes; perhaps a picture and its command."""
+    """An entry of a JSON file as Markdown: title, picture, table, notes and command."""
     parts = [f"### {content['title']}", *([in_short] if in_short else [])]
     if content.get("picture"):
         parts.append(f"![{content['title']}]({content['picture']})")
@@ -53,7 +53,7 @@ def _picture(value: Any, of: str) -> Any:
 
 
 def between(text: str, marks: tuple[str, str], written: str) -> str:
-    """The text with what is between its two marks written anew."""
+    """The text with the part between its two marks replaced."""
     begin, end = marks
     before, rest = text.split(begin)
     return f"{before}{begin}{written}{end}{rest.split(end, 1)[1]}"

@@ -1,4 +1,4 @@
-"""What most sections of RESULTS.md are made of: the training runs, the paper's tables, the baselines."""
+"""The data of most sections of RESULTS.md: the training runs, the paper's tables, the baselines."""
 
 from __future__ import annotations
 

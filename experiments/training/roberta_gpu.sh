@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# RoBERTa medium, SimCSE on top of it, and their figures, on a machine with a GPU and no network.
+# Train RoBERTa medium and SimCSE initialised from it, and evaluate both, on a machine with a GPU and no network.
 #
 #   experiments/training/roberta_gpu.sh PREPARED LANGUAGE STEPS DATA OUT
 #
-# PREPARED  a folder with tokenizer.json and store/, as experiments/training/prepared.py makes it
-# STEPS     for RoBERTa; SimCSE takes one epoch
-# DATA      the folder of evaluation sets
-# OUT       gets records for experiments/results/compared, and what `banyan eval --suite dev` says
+# PREPARED  a folder with tokenizer.json and store/, made by experiments/training/prepared.py
+# STEPS     training steps of RoBERTa; SimCSE trains for one epoch
+# DATA      the data folder
+# OUT       folder for the records of experiments/results/compared and the output of `banyan eval --suite dev`
 #
-# English models also get vectors of single words, from all that the corpus has of them (OCCURRENCES: of so many).
-# SETTINGS are more for `banyan baseline roberta --set`. Models are in build/roberta/LANGUAGE; run once more after an
-# interruption, it goes on from there.
+# English models also get vectors of single words, from their occurrences in the corpus (OCCURRENCES: at most so many;
+# 0: all). SETTINGS are further settings for `banyan baseline roberta --set`. Models are in build/roberta/LANGUAGE. Run
+# the same command again to continue after an interruption.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 prepared=$1 language=$2 steps=$3 data=$4 out=$5
@@ -19,7 +19,7 @@ device=${DEVICE:-cuda}
 export PYTHONPATH=src PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
 mkdir -p "$work" "$out/dev"
 
-figures() { # of one model
+figures() { # evaluate one model
     if [ "$language" = en ]; then
         local sets=() list
         for list in simlex.tsv wordsim_similarity_goldstandard.txt wordsim_relatedness_goldstandard.txt words_dev/mturk-771.tsv; do
@@ -32,7 +32,7 @@ figures() { # of one model
         --only scores --out "$out"
     local of=()
     [ "$language" = en ] || of=(--languages "$language")
-    [ "$language" = es ] ||  # which has no development set
+    [ "$language" = es ] ||  # Spanish has no development set
         python3 -m banyan eval "$work/$1" --suite dev "${of[@]}" --data "$data" --device "$device" --out "$out/dev/$1-$language.json"
 }
 

@@ -119,7 +119,7 @@ def _forget(device: torch.device) -> None:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Of the device; on the CPU, of this process since it began."""
+    """Peak memory of the device or, on the CPU, of this process since its start."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
