@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from banyan.config import Config
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
@@ -20,6 +19,7 @@ from banyan.evaluate.outcome import mean
 from banyan.evaluate.suites import Row
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
+from experiments.training.weights import config_of
 
 ENGLISH = ("sts", "words", "retrieval", "dev")
 CLASSIFICATION = "classification"
@@ -33,7 +33,7 @@ def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path
 
         encode: Any = Encoder(tokenizer, weights["embedding"]).encode
     else:
-        config = Config(**{**record["settings"], "epochs": None})
+        config = config_of({**record["settings"], "epochs": None})
         encode = Banyan(config, tokenizer, weights).encode
     rows = [row for suite in wanted for row in _suite(encode, suite, data, record["language"])]
     return {"figures": [_figure(row) for row in rows], "scores": _scores(rows)}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from banyan.config import Config
+from banyan.config import Config, upgraded
 from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
 from banyan.model.functions import Functions
@@ -73,8 +73,13 @@ def kept(path: Path) -> tuple[Config, Weights]:
     if lacking:
         raise BanyanError(f"{path} is not a model with trees: it has no {', '.join(lacking)}")
     settings = json.loads(str(weights.pop("config"))) if "config" in weights else _recorded(path)
+    return config_of(settings), weights
+
+
+def config_of(settings: Mapping[str, Any]) -> Config:
+    """The settings of kept weights or of a record, which may have names and settings of earlier versions."""
     known = Config.__dataclass_fields__
-    return Config(**{name: value for name, value in settings.items() if name in known}), weights
+    return Config(**{name: value for name, value in upgraded(dict(settings)).items() if name in known})
 
 
 def arrays_of(path: Path) -> Weights:

@@ -272,7 +272,7 @@ class Config:
             raise BanyanError(f"{path} is not the configuration of a Banyan model")
         check_format(values, path)
         try:
-            values = _upgraded(values)
+            values = upgraded(values)
             return cls(**{name: value for name, value in values.items() if name == "preset" or name in SETTINGS})
         except BanyanError as error:
             raise BanyanError(f"{path}: {error}") from None
@@ -371,7 +371,7 @@ REFUSED = {
 }
 
 
-def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
+def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a saved file under their present names. Raise an error if the model needs what is gone."""
     if values.get("ngrams"):
         raise BanyanError(

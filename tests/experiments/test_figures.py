@@ -124,6 +124,12 @@ def test_npz_without_settings_takes_those_of_its_run(model, tmp_path, monkeypatc
     assert weights.load(tmp_path / "banyan-0.npz").config == model.config
 
 
+def test_settings_of_earlier_versions_are_read_under_their_present_names():
+    before = {"preset": "default", "pieces": "unigram", "lexical": 512, "repeats": False, "ngrams": 0, "output": 1.0}
+    config = weights.config_of(before)
+    assert (config.subword_model, config.lexical_dim, config.sublinear_tf) == ("unigram", 512, True)
+
+
 def test_result_of_one_name_leaves_the_others(tmp_path):
     path = tmp_path / "figures.json"
     for key, value in ("a", 1), ("b", 2), ("a", 3):
