@@ -33,7 +33,7 @@ PAPER: Settings = {  # preset paper: the settings that a table may show, by thei
     "lexical_weight": 0.7, "init_gate": None, "dropout": 0.1, "subword_model": "bpe", "vocab_size": None,
     "vocab_factor": 1.0, "zero_digits": True, "sublinear_tf": False, "epochs": 15, "batch_size": 512, "lr": 1e-3,
     "final_lr_frac": 1.0, "objective": "cross-entropy", "infonce_weight": 0.0, "infonce_temperature": 0.05,
-    "infonce_min_part": 0.5, "crop_kind": "free", "candidates": "all", "output": 0.0,
+    "infonce_min_part": 0.3, "crop_kind": "parts", "candidates": "all", "output": 0.0,
 }  # fmt: skip
 _TRAINING = ("dropout", "batch_size", "lr", "final_lr_frac", "objective", "infonce_weight", "candidates", "output")
 _CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
