@@ -28,9 +28,9 @@ from matplotlib.figure import Figure
 from banyan import reference
 from banyan.backends import _numba
 from banyan.backends._triton.entangling import DeviceGraph, entangle
+from banyan.backends._triton.functions import g_functions, gates_of
 from banyan.backends._triton.passes import Passes, backward, down_pass, returned, up_pass
 from banyan.backends._triton.trees import TOKENS, Encoder, dropped_leaves, induce
-from banyan.backends._triton.vectors import g_functions, gates_of
 from banyan.config import Config
 from banyan.corpus.report import Report
 from banyan.corpus.store import Store, shuffled_batches

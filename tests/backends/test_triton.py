@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("memory_full_of_nan")
 pytest.importorskip("triton")
 
 from banyan.backends import _numba  # noqa: E402
-from banyan.backends._triton import entangling, passes, trees, vectors  # noqa: E402
+from banyan.backends._triton import entangling, functions, passes, trees  # noqa: E402
 from banyan.backends._triton import loss as output_layer  # noqa: E402
 from banyan.backends._triton.batch import Batch, Noise  # noqa: E402
 from banyan.training import gpu_steps as gpu_steps_module  # noqa: E402
@@ -83,7 +83,7 @@ class Problem:
     def forest(self) -> trees.Forest:
         key = self.batch.token.new_empty(len(self.batch.token), dtype=torch.int64)
         leaves = trees.dropped_leaves(self.weights.detach(), self.batch, key, self.noise, self.plain)
-        gates = vectors.gates_of(self.functions, leaves.shape[1])
+        gates = functions.gates_of(self.functions, leaves.shape[1])
         return trees.induce(self.batch, leaves, gates, self.noise, self.plain, structure=self.structure)
 
     def graph(self, **options) -> entangling.DeviceGraph:

@@ -17,8 +17,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from banyan.backends._triton import loss, passes, trees, vectors
+from banyan.backends._triton import loss, passes, trees
 from banyan.backends._triton.batch import Batch, Noise
+from banyan.backends._triton.functions import g_functions
 from banyan.config import SETTINGS, Config
 from banyan.model import BanyanModel
 from banyan.model.dropout import Dropout
@@ -77,7 +78,7 @@ def use_all() -> None:
         for more in (None, torch.empty_like(up)):
             g_leaves, g_gates = passes.backward(graph, up, down, more, more, rebuilt)
         passes.returned(graph, g_leaves, 900)
-        vectors.g_functions(g_gates, model.functions)
+        g_functions(g_gates, model.functions)
     matrix, vector = np.zeros((16, 16)), np.zeros(16)
     linear = Functions(matrix, matrix, vector, matrix, matrix, vector, vector)
     for structure in SETTINGS["structure"].choices:

@@ -11,9 +11,9 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import Batch, Noise, kernel
+from banyan.backends._triton.functions import Gates, gates_of
 from banyan.backends._triton.masks import load_key, mix, state_of, store_key
 from banyan.backends._triton.trees import Forest, dropped_leaves, induce
-from banyan.backends._triton.vectors import Gates, gates_of
 from banyan.model.graph import Graph
 
 NUMBERED = 512  # merges that one program numbers

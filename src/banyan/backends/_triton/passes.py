@@ -12,8 +12,8 @@ from torch import Tensor
 
 from banyan.backends._triton.batch import ROWS, kernel
 from banyan.backends._triton.entangling import DeviceGraph
+from banyan.backends._triton.functions import g_functions, load_bias, load_gate, through, through_either
 from banyan.backends._triton.masks import load_key, mask_of, state_of
-from banyan.backends._triton.vectors import g_functions, load_bias, load_gate, through, through_either
 
 SLABS = 128  # about one for each multiprocessor of a large GPU
 BLOCK = 512  # nodes or messages that one program handles at a time

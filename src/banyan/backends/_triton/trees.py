@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import ROWS, Batch, Noise, kernel
+from banyan.backends._triton.functions import Gates, function_at, gates_of, load_bias
 from banyan.backends._triton.masks import (
     leaf_key,
     load_key,
@@ -23,7 +24,6 @@ from banyan.backends._triton.masks import (
     state_of,
     store_key,
 )
-from banyan.backends._triton.vectors import Gates, function_at, gates_of, load_bias
 from banyan.config import SETTINGS
 from banyan.model.dropout import NO_DROPOUT
 from banyan.model.functions import Functions

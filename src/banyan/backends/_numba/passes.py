@@ -1,0 +1,151 @@
+"""Up, down and their gradients: up_pass(), down_pass() and loss_and_gradients() of reference.py.
+
+No equation mixes channels, so each kernel takes the columns first..last through the whole graph.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from banyan.backends._numba.compiling import summing
+from banyan.backends._numba.functions import Gates, back_through, compose, decompose
+from banyan.backends._numba.masks import Noise, drop
+from banyan.model.dropout import NO_DROPOUT, Dropout
+from banyan.model.functions import GATES, Functions, sigmoid
+from banyan.model.graph import Graph
+from banyan.support import threads
+
+COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend on the number of threads
+
+
+@summing
+def _up(children, key, up, gates, noise, first, last):
+    """From the leaves (already there) up."""
+    L = len(up) - len(children)
+    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b
+    for m in range(len(children)):
+        left, right = children[m, 0], children[m, 1]
+        compose(up, L + m, left, right, comp_l, comp_r, bias, first, last)
+        drop(up, L + m, first, last, key[L + m], noise.node)
+
+
+@summing
+def _send(down, parent, child, message, gate, bias, first, last, key, mask):
+    decompose(message, down, parent, gate, bias, first, last)
+    drop(message, 0, first, last, key, mask)
+    for j in range(first, last):
+        down[child, j] += message[0, j]
+
+
+@summing
+def _down(children, key, messages, up, down, gates, noise, first, last):
+    """From the roots down; a node takes the mean of its messages."""
+    L = len(up) - len(children)
+    to_left, bias_left, to_right, bias_right = gates.decomp_l, gates.decomp_lb, gates.decomp_r, gates.decomp_rb
+    message = np.empty((1, last), up.dtype)
+    for n in range(len(up)):
+        for j in range(first, last):
+            down[n, j] = 0
+    for n in range(len(up) - 1, -1, -1):
+        if messages[n] == 0:
+            for j in range(first, last):
+                down[n, j] = up[n, j]
+        else:
+            share = up.dtype.type(1) / up.dtype.type(messages[n])
+            for j in range(first, last):
+                down[n, j] *= share
+        if n >= L:
+            left, right = children[n - L, 0], children[n - L, 1]
+            _send(down, n, left, message, to_left, bias_left, first, last, key[n], noise.left)
+            _send(down, n, right, message, to_right, bias_right, first, last, key[n], noise.right)
+
+
+@summing
+def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, first, last, key, mask):
+    """The gradient of one message, back to its parent."""
+    share = down.dtype.type(1) / down.dtype.type(messages)
+    for j in range(first, last):
+        g[0, j] = g_down[child, j] * share
+    drop(g, 0, first, last, key, mask)
+    for j in range(first, last):
+        g_bias[j] += g[0, j]
+    back_through(gate, down, parent, g, g_gate, g_down, first, last)
+
+
+@summing
+def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, noise, first, last):
+    """Gradients of both passes. g_up and g_down hold the gradients from outside and end as the whole ones; g_gates
+    gets those of the gates and biases, one sum per column."""
+    L = len(up) - len(children)
+    g = np.empty((1, last), up.dtype)
+    s = g_gates
+    for m in range(len(children)):
+        n, left, right = L + m, children[m, 0], children[m, 1]
+        gate, count = gates.decomp_l, messages[left]
+        _return(g_down, down, n, left, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], noise.left)
+        gate, count = gates.decomp_r, messages[right]
+        _return(g_down, down, n, right, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], noise.right)
+    for n in range(len(up)):
+        if messages[n] == 0:
+            for j in range(first, last):
+                g_up[n, j] += g_down[n, j]
+    for m in range(len(children) - 1, -1, -1):
+        n, left, right = L + m, children[m, 0], children[m, 1]
+        for j in range(first, last):
+            g[0, j] = g_up[n, j]
+        drop(g, 0, first, last, key[n], noise.node)
+        for j in range(first, last):
+            s.comp_b[j] += g[0, j]
+        back_through(gates.comp_l, up, left, g, s.comp_l, g_up, first, last)
+        back_through(gates.comp_r, up, right, g, s.comp_r, g_up, first, last)
+
+
+def _column_jobs(E: int, gates: Gates) -> list[tuple[np.uint64, np.uint64]]:
+    """Whole channels where a gate mixes their columns. Unsigned, because a column that might be negative (counted
+    from the end) keeps the loops from being SIMD."""
+    together = len(gates.comp_l) if gates.comp_l.ndim == 2 else 1
+    columns = max(COLUMNS // together, 1) * together
+    return [(np.uint64(first), np.uint64(min(first + columns, E))) for first in range(0, E, columns)]
+
+
+def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
+    """The embedding of every node on the way up [N, E], from leaves already dropped out [L, E]."""
+    E = leaves.shape[1]
+    up = np.empty((graph.n_nodes, E), leaves.dtype)
+    up[: len(leaves)] = leaves
+    gates, noise = Gates.of(f, E, leaves.dtype), Noise.of(dropout)
+    threads.run(_up, [(graph.children, graph.key, up, gates, noise, *job) for job in _column_jobs(E, gates)])
+    return up
+
+
+def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
+    """The embedding of every node on the way down [N, E]."""
+    E = up.shape[1]
+    down = np.empty_like(up)
+    gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
+    fixed = (graph.children, graph.key, graph.messages, up, down, gates, noise)
+    threads.run(_down, [(*fixed, *job) for job in _column_jobs(E, gates)])
+    return down
+
+
+def backward(
+    graph: Graph,
+    up: np.ndarray,
+    down: np.ndarray,
+    g_up: np.ndarray,
+    g_down: np.ndarray,
+    f: Functions,
+    dropout: Dropout = NO_DROPOUT,
+) -> tuple[np.ndarray, Functions]:
+    """The gradients by the leaves [L, E] and by the functions; g_up and g_down are used up."""
+    E = up.shape[1]
+    g_gates = Gates(*(np.zeros((E, *value.shape[1:])) for value in f))
+    gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
+    fixed = (graph.children, graph.key, graph.messages, up, down, g_up, g_down, g_gates, gates, noise)
+    threads.run(_backward, [(*fixed, *job) for job in _column_jobs(E, gates)])
+    g_functions = {n: g.reshape(-1, *getattr(f, n).shape).sum(0) for n, g in g_gates._asdict().items()}
+    if f.comp_l.ndim == 1:
+        for name in GATES:
+            s = sigmoid(getattr(f, name))
+            g_functions[name] *= s * (1 - s)
+    return g_up[: graph.n_leaves], Functions(**g_functions)

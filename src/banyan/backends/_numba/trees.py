@@ -1,0 +1,259 @@
+"""From tokens to trees: greedy() of reference.py, O(n·E + n·√n) a sentence; and roots alone, for encoding."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from banyan.backends._numba.compiling import inlined, kernel, summing
+from banyan.backends._numba.functions import Gates, compose
+from banyan.backends._numba.masks import Noise, drop, leaf_key, node_key, occurrence_key
+from banyan.config import SETTINGS
+from banyan.model.dropout import NO_DROPOUT, Dropout
+from banyan.model.functions import Functions
+from banyan.model.graph import Forest, runs_of_sentences
+from banyan.support import threads
+
+GONE = np.int64(-(2**63))  # ranks below every pair
+INDUCED, RANDOM, BALANCED = range(3)  # in the order of the choices of "structure"; then comes right-branching
+
+
+@summing
+def _dot(rows, a, b):
+    total = rows.dtype.type(0)
+    for j in range(rows.shape[1]):
+        total += rows[a, j] * rows[b, j]
+    return total
+
+
+@kernel
+def norms(rows):
+    out = np.empty(len(rows), rows.dtype)
+    for i in range(len(rows)):
+        out[i] = np.sqrt(_dot(rows, i, i))
+    return out
+
+
+@inlined
+def _cosine(dot, norm_a, norm_b, same):
+    """Equal nodes score exactly 1, all others are clamped to 1, a zero vector scores 0."""
+    if same:
+        return 1.0
+    both = np.float64(norm_a) * np.float64(norm_b)
+    if both == 0:
+        return 0.0
+    cosine = dot / both
+    if cosine != cosine:  # an overflow upstream: last in line, but still a pair
+        return -2.0
+    return min(cosine, 1.0)
+
+
+@inlined
+def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
+    """score() of two neighbours over the tokens first..last, as a whole number in the same order: the search below
+    is then a chain of integer comparisons without branches."""
+    rank = np.int64(first)  # right-branching
+    if structure == INDUCED:
+        rank = np.int64(_cosine(dot, norm_a, norm_b, key_a == key_b) * 2.0**61)
+    elif structure == RANDOM:
+        rank = np.int64(node_key(key_a, key_b) >> np.uint64(33))
+    elif structure == BALANCED:
+        rank = np.int64(first) - np.int64(last)
+    return rank
+
+
+@kernel
+def _best_of_block(rank, block, shift, n, best, best_at):
+    """Find the leftmost of the highest ranks of one block anew."""
+    highest, at = GONE, block << shift
+    for i in range(block << shift, min((block + 1) << shift, n)):
+        higher = rank[i] > highest
+        highest = rank[i] if higher else highest
+        at = i if higher else at
+    best[block], best_at[block] = highest, at
+
+
+@kernel
+def _best_pair(best, best_at, blocks):
+    highest, at = best[0], best_at[0]
+    for block in range(1, blocks):
+        higher = best[block] > highest
+        highest = best[block] if higher else highest
+        at = best_at[block] if higher else at
+    return at
+
+
+@summing
+def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
+    """rows[a] becomes the parent of rows[a] and rows[b]. One sweep also gives its norm and its products with its new
+    neighbours, rows[left] and rows[right]. The last row is spare."""
+    square = rows.dtype.type(0)
+    with_left = rows.dtype.type(0)
+    with_right = rows.dtype.type(0)
+    spare = len(rows) - 1
+    if comp_l.ndim == 2:
+        compose(rows, spare, a, b, comp_l, comp_r, bias, np.uint64(0), np.uint64(rows.shape[1]))
+    for j in range(rows.shape[1]):
+        if comp_l.ndim == 2:
+            parent = rows[spare, j]
+        else:
+            parent = rows[a, j] * comp_l[j] + rows[b, j] * comp_r[j] + bias[j]
+        rows[a, j] = parent
+        square += parent * parent
+        with_left += rows[left, j] * parent
+        with_right += rows[right, j] * parent
+    return np.sqrt(square), with_left, with_right
+
+
+@kernel
+def _induce_sentence(
+    tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure, children, similarity, space
+):
+    """Merge sentence first..last in space.work, where a parent takes its left child's place and the root ends in
+    row 0; `children` and `similarity` are written from row 0 on.
+
+    A merge changes only two scores. They are ranked in blocks of about √n (and at least 64), each of which
+    knows its best, so that the next pair is found in O(√n).
+    """
+    n, E = last - first, leaves.shape[1]
+    work, norm, key, rank, node = space.work, space.norm, space.key, space.rank, space.node
+    after, before, best, best_at = space.after, space.before, space.best, space.best_at
+    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # a field taken in a loop is counted each time
+    shift = 6  # blocks of 1 << shift
+    while n >> (2 * shift) > 0:
+        shift += 1
+    blocks = ((n - 1) >> shift) + 1
+    for i in range(n):
+        row = rows[first + i]
+        for j in range(E):
+            work[i, j] = leaves[row, j]
+        norm[i] = space.leaf_norms[row]
+        key[i] = leaf_key(tokens[first + i])
+        node[i] = first + i
+        after[i], before[i] = i + 1, i - 1
+    for i in range(n - 1):
+        dot = _dot(work, i, i + 1)
+        rank[i] = _rank(structure, dot, norm[i], norm[i + 1], key[i], key[i + 1], i, i + 2)
+    rank[n - 1] = GONE
+    for block in range(blocks):
+        _best_of_block(rank, block, shift, n, best, best_at)
+
+    for k in range(n - 1):
+        i = _best_pair(best, best_at, blocks)
+        j = after[i]
+        r, m = after[j], before[i]
+        children[k, 0], children[k, 1] = node[i], node[j]
+        similarity[k] = rank[i] * 2.0**-61
+        node[i] = merge_id + k
+        key[i] = node_key(key[i], key[j])
+        left, right = m if m >= 0 else j, r if r < n else j  # where there is no neighbour, any row but i
+        norm[i], with_left, with_right = _merge(work, i, j, left, right, comp_l, comp_r, bias)
+        if noise.node.threshold > 0:
+            drop(work, i, 0, E, occurrence_key(key[i], node[i]) if plain else key[i], noise.node)
+            norm[i], with_left, with_right = np.sqrt(_dot(work, i, i)), _dot(work, left, i), _dot(work, right, i)
+        after[i] = r
+        rank[i] = rank[j] = GONE
+        of_m, of_i, of_j = m >> shift, i >> shift, j >> shift
+        if r < n:
+            before[r] = i
+            rank[i] = _rank(structure, with_right, norm[i], norm[r], key[i], key[r], i, after[r])
+        if m >= 0:
+            rank[m] = _rank(structure, with_left, norm[m], norm[i], key[m], key[i], m, r)
+            if of_m != of_i:
+                _best_of_block(rank, of_m, shift, n, best, best_at)
+        _best_of_block(rank, of_i, shift, n, best, best_at)
+        if of_j != of_i:
+            _best_of_block(rank, of_j, shift, n, best, best_at)
+
+
+class Space(NamedTuple):
+    """Room to work in for sentences of up to n tokens."""
+
+    leaf_norms: np.ndarray  # [L], of all leaves
+    work: np.ndarray  # [n+1, E], the frontier's vectors and a spare row
+    norm: np.ndarray
+    key: np.ndarray
+    node: np.ndarray
+    after: np.ndarray  # the neighbours in the frontier
+    before: np.ndarray
+    rank: np.ndarray  # of the score with the right neighbour
+    best: np.ndarray  # of each block of ranks, the highest
+    best_at: np.ndarray  # and where it stands
+
+
+@kernel
+def _induce(
+    tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, structure, start, end, children, similarity, roots
+):
+    """Sentences start..end of the batch. `children`, `similarity` and `roots` are of the whole batch, each either
+    whole or, when nobody wants it, empty."""
+    n = 1
+    for b in range(start, end):
+        n = max(n, offsets[b + 1] - offsets[b])
+    space = Space(
+        leaf_norms,
+        np.empty((n + 1, leaves.shape[1]), leaves.dtype),
+        np.empty(n, leaves.dtype),
+        np.empty(n, np.uint64),
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+    )
+    spare = np.empty((n, 2), np.int32), np.empty(n, leaves.dtype)
+    for b in range(start, end):
+        first, last = offsets[b], offsets[b + 1]
+        own_children = children[first - b : last - b - 1] if len(children) else spare[0]
+        own_similarity = similarity[first - b : last - b - 1] if len(similarity) else spare[1]
+        merge_id = len(tokens) + first - b
+        _induce_sentence(
+            tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure,
+            own_children, own_similarity, space,
+        )
+        if len(roots):
+            roots[b, : space.work.shape[1]] = space.work[0]  # what else a row may hold is not ours
+
+
+def induce(
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    leaves: np.ndarray,
+    rows: np.ndarray,
+    f: Functions,
+    dropout: Dropout = NO_DROPOUT,
+    plain: bool = False,
+    structure: str = "induced",
+) -> tuple[Forest, np.ndarray]:
+    """The trees of a batch and, where they are induced, the similarity at each merge. The vector of position i is
+    leaves[rows[i]], already dropped out."""
+    T, B = len(tokens), len(offsets) - 1
+    children, similarity = np.empty((T - B, 2), np.int32), np.empty(T - B, leaves.dtype)
+    gates, noise = Gates.of(f, leaves.shape[1], leaves.dtype), Noise.of(dropout)
+    fixed = (tokens, offsets, leaves, rows, norms(leaves), gates, noise, plain, _code(structure))
+    nothing = np.empty((0, leaves.shape[1]), leaves.dtype)
+    jobs = [(*fixed, s, e, children, similarity, nothing) for s, e in runs_of_sentences(offsets, 2048)]
+    threads.run(_induce, jobs)
+    return Forest(tokens, offsets, children), similarity
+
+
+def _code(structure: str) -> int:
+    return SETTINGS["structure"].choices.index(structure)
+
+
+class Encoder:
+    """Roots of batches of sentences, and nothing else: what inference needs."""
+
+    def __init__(self, embedding: np.ndarray, f: Functions, structure: str = "induced") -> None:
+        self.embedding = embedding
+        self.gates = Gates.of(f, embedding.shape[1], embedding.dtype)
+        self.structure = _code(structure)
+        self.norms = norms(embedding)
+        self.noise = Noise.of(NO_DROPOUT)
+
+    def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
+        fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure)
+        nothing = (np.empty((0, 2), np.int32), np.empty(0, out.dtype))
+        threads.run(_induce, [(*fixed, s, e, *nothing, out) for s, e in runs_of_sentences(offsets, 8192)], n_threads)
