@@ -98,8 +98,8 @@ def test_what_cannot_be_is_a_usage_error(arguments, told, banyan, tmp_path, monk
         (["glove", "missing.txt", "--out", "x"], "there is no file or folder missing.txt"),
         (["glove", "{corpus}", "--out", "x", "--set", "dim=0"], "dim must be at least 1, not 0"),
         (["glove", "{corpus}", "--out", "a/b/c"], "there is no folder"),
-        (["glove", "{corpus}", "--out", "x", "--set", "min_count=99"], "different words, of which 0 occur 99 times"),
-        (["dice", "{corpus}", "--out", "x"], "dice learns nothing from text"),
+        (["glove", "{corpus}", "--out", "x", "--set", "min_count=99"], "distinct words, of which 0 occur 99 times"),
+        (["dice", "{corpus}", "--out", "x"], "dice needs no training text"),
         (["dice", "--out", "x", "--set", "of=letters"], "dice compares bigrams or words, not 'letters'"),
         (["model2vec", "no-such-folder/x/y", "--out", "x"], "cannot load no-such-folder/x/y as a model2vec model"),
     ],
@@ -161,12 +161,12 @@ def test_a_folder_of_a_newer_version_says_so(tmp_path):
     folder.write(tmp_path, folder.Manifest("glove", {}))
     kept = json.loads((tmp_path / "baseline.json").read_text())
     (tmp_path / "baseline.json").write_text(json.dumps(kept | {"format": 99}))
-    with pytest.raises(BanyanError, match="newer banyan"):
+    with pytest.raises(BanyanError, match="newer version"):
         baselines.load(tmp_path)
 
 
 def test_no_baseline_and_an_unknown_one_are_errors(tmp_path):
-    with pytest.raises(BanyanError, match=r"is no baseline: it has no baseline\.json"):
+    with pytest.raises(BanyanError, match=r"is not a baseline: it has no baseline\.json"):
         baselines.load(tmp_path)
     folder.write(tmp_path, folder.Manifest("nonsense", {}))
     with pytest.raises(BanyanError, match="there is no baseline nonsense"):
@@ -177,7 +177,7 @@ def test_a_damaged_table_is_an_error(banyan, tmp_path, corpus):
     banyan("baseline", "glove", corpus, "--out", tmp_path / "glove", "--set", "dim=4", "epochs=1", "--quiet")
     table = tmp_path / "glove" / "vectors.safetensors"
     table.write_bytes(table.read_bytes()[:50])
-    with pytest.raises(BanyanError, match="make the baseline again"):
+    with pytest.raises(BanyanError, match="train the baseline again"):
         baselines.load(tmp_path / "glove")
 
 

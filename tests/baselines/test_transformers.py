@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from functools import partialmethod
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -204,7 +205,7 @@ def test_hiding_takes_fifteen_percent_of_the_text_and_most_of_it_becomes_the_mas
     rng = np.random.default_rng(1)
     ids = rng.integers(10, 1000, (200, 100))
     text = rng.random(ids.shape) < 0.8
-    seen, chosen = masked.hide(ids, text, mask=5, vocabulary=1000, rng=rng)
+    seen, chosen = masked.mask_tokens(ids, text, mask=5, vocabulary=1000, rng=rng)
     assert not (chosen & ~text).any()
     assert (seen == ids)[~chosen].all()
     assert chosen.sum() / text.sum() == pytest.approx(0.15, abs=0.01)
@@ -213,7 +214,7 @@ def test_hiding_takes_fifteen_percent_of_the_text_and_most_of_it_becomes_the_mas
     one = np.zeros((1, 8), bool)
     one[0, 3] = True
     for seed in range(10):  # a batch without anything to guess would have no loss
-        _, chosen = masked.hide(np.ones((1, 8), int), one, 5, 10, np.random.default_rng(seed))
+        _, chosen = masked.mask_tokens(np.ones((1, 8), int), one, 5, 10, np.random.default_rng(seed))
         assert (chosen == one).all()
 
 
@@ -260,19 +261,19 @@ def test_a_prepared_corpus_gives_the_same_model(corpus, prepared, trained, tmp_p
 
 
 def saves_at_every_step(monkeypatch) -> None:
-    go = masked.Run.go
-    monkeypatch.setattr(masked.Run, "go", lambda run, display: go(run, display, checkpoint_seconds=0))
+    run = masked.MaskedTrainer.run
+    monkeypatch.setattr(masked.MaskedTrainer, "run", partialmethod(run, checkpoint_seconds=0))
 
 
 def killed_at(monkeypatch, at: int) -> None:
-    step = masked.Run._step
+    step = masked.MaskedTrainer._step
 
     def maybe(run, number, rate=None):
         if number == at:
             raise KeyboardInterrupt
         return step(run, number, rate)
 
-    monkeypatch.setattr(masked.Run, "_step", maybe)
+    monkeypatch.setattr(masked.MaskedTrainer, "_step", maybe)
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(corpus, trained, tmp_path):
@@ -280,17 +281,17 @@ def test_a_killed_run_goes_on_to_the_same_bits(corpus, trained, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         saves_at_every_step(patch)
         killed_at(patch, 23)
-        with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+        with pytest.raises(KeyboardInterrupt, match="the same command resumes"):
             roberta.train([corpus], out, quiet=True, steps=60, **TINY)
     assert not baselines.is_baseline(out)
-    with pytest.raises(BanyanError, match="begun with seed=0, not 1"):
+    with pytest.raises(BanyanError, match="began with seed=0, not 1"):
         roberta.train([corpus], out, quiet=True, steps=60, seed=1, **TINY)
     with files.locked(out / "training/lock", ""), pytest.raises(BanyanError, match="another process is training"):
         roberta.train([corpus], out, quiet=True, steps=60, **TINY)
     done = []
     with pytest.MonkeyPatch.context() as patch:
-        step = masked.Run._step
-        patch.setattr(masked.Run, "_step", lambda run, number: (done.append(number), step(run, number))[1])
+        step = masked.MaskedTrainer._step
+        patch.setattr(masked.MaskedTrainer, "_step", lambda run, number: (done.append(number), step(run, number))[1])
         roberta.train([corpus], out, quiet=True, steps=60, **TINY)
     assert done == list(range(23, 60))
     assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
@@ -299,52 +300,52 @@ def test_a_killed_run_goes_on_to_the_same_bits(corpus, trained, tmp_path):
         roberta.train([corpus], out, quiet=True, steps=60, **TINY)
 
 
-def a_run(prepared, work: Path, device: str, record: bool) -> masked.Run:
+def a_run(prepared, work: Path, device: str, capture: bool) -> masked.MaskedTrainer:
     pieces = roberta.for_transformers(roberta.Tokenizer.from_file(prepared / "tokenizer.json"))
     text = tokens.sentences([prepared], work, roberta.Tokenizer.from_file(prepared / "tokenizer.json"), pieces, QUIET)
     torch.manual_seed(0)
     model = roberta.RelativeRobertaForMaskedLM(roberta.medium(pieces, 2, 2, 16, 32))
     plan = masked.Plan(40, 0.0, 32, 5e-3, 0.1, 0, 0)
     work.mkdir()
-    return masked.Run(model, text, pieces.mask_token_id, plan, work, torch.device(device), False, record)
+    return masked.MaskedTrainer(model, text, pieces.mask_token_id, plan, work, torch.device(device), False, capture)
 
 
-def test_places_that_mean_nothing_change_no_loss(prepared, tmp_path):
-    run = a_run(prepared, tmp_path / "run", "cpu", record=True)
-    assert run.recorded is None  # there is nothing to record on the CPU
+def test_padded_targets_do_not_change_the_loss(prepared, tmp_path):
+    run = a_run(prepared, tmp_path / "run", "cpu", capture=True)
+    assert run.captured is None  # the CPU has no CUDA graphs
     batch = run.text.batch(np.arange(32))
-    exact = run._given(*batch, np.random.default_rng(0))
-    run.recorded = {}
-    padded = run._given(*batch, np.random.default_rng(0))
-    assert len(padded.hidden) == masked._room(batch[0]) > len(exact.hidden) > 0
+    exact = run._masked(*batch, np.random.default_rng(0))
+    run.captured = {}
+    padded = run._masked(*batch, np.random.default_rng(0))
+    assert len(padded.targets) == masked._room(batch[0]) > len(exact.targets) > 0
     run.model.eval()
     torch.testing.assert_close(run._loss(padded), run._loss(exact))
 
 
-def test_a_batch_that_hides_more_than_there_is_room_for_is_learnt_without_a_recording(prepared, tmp_path, monkeypatch):
-    plain, crowded = (a_run(prepared, tmp_path / name, "cpu", record=False) for name in ("plain", "crowded"))
-    crowded.recorded = {}
+def test_a_batch_with_more_targets_than_allocated_runs_uncaptured(prepared, tmp_path, monkeypatch):
+    plain, crowded = (a_run(prepared, tmp_path / name, "cpu", capture=False) for name in ("plain", "crowded"))
+    crowded.captured = {}
     monkeypatch.setattr(masked, "_room", lambda ids: 3)
     torch.testing.assert_close(crowded._step(0), plain._step(0))
-    assert not crowded.recorded
+    assert not crowded.captured
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_minutes_on_a_gpu_leave_recordings_as_they_were(prepared, tmp_path):
-    plain, timed = (a_run(prepared, tmp_path / name, "cuda:0", record=True) for name in ("plain", "timed"))
-    timed._fitting()
+def test_timing_steps_on_a_gpu_does_not_change_captured_steps(prepared, tmp_path):
+    plain, timed = (a_run(prepared, tmp_path / name, "cuda:0", capture=True) for name in ("plain", "timed"))
+    timed._steps_that_fit()
     expected, found = (torch.stack([run._step(step) for step in range(20)]).tolist() for run in (plain, timed))
     np.testing.assert_allclose(found, expected, rtol=0.03)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_recorded_steps_learn_what_plain_steps_learn(prepared, tmp_path):
-    plain, recorded = (a_run(prepared, tmp_path / str(record), "cuda:0", record) for record in (False, True))
-    expected, found = (torch.stack([run._step(step) for step in range(40)]).tolist() for run in (plain, recorded))
-    assert any(recorded.recorded.values())
+def test_captured_steps_equal_plain_steps(prepared, tmp_path):
+    plain, captured = (a_run(prepared, tmp_path / str(capture), "cuda:0", capture) for capture in (False, True))
+    expected, found = (torch.stack([run._step(step) for step in range(40)]).tolist() for run in (plain, captured))
+    assert any(captured.captured.values())
     np.testing.assert_allclose(found, expected, rtol=0.03)
     assert found[-1] < found[0] - 0.3
-    for name, weight in recorded.model.named_parameters():
+    for name, weight in captured.model.named_parameters():
         torch.testing.assert_close(weight, dict(plain.model.named_parameters())[name], rtol=0.1, atol=0.02)
 
 
@@ -376,14 +377,14 @@ def test_what_cannot_be_trained_is_told(corpus, tmp_path):
     few.write_text("\n".join(lines(20)), encoding="utf-8")
     with pytest.raises(BanyanError, match="20 sentences are too few"):
         roberta.train([few], tmp_path / "a", quiet=True, steps=2, **TINY)
-    with pytest.raises(BanyanError, match="dim must be a multiple of heads, and 16 is none of 3"):
+    with pytest.raises(BanyanError, match=r"dim \(16\) must be a multiple of heads \(3\)"):
         roberta.train([corpus], tmp_path / "b", quiet=True, steps=2, **{**TINY, "heads": 3})
     with pytest.raises(BanyanError, match="minutes must be 0"):
         roberta.train([corpus], tmp_path / "b", quiet=True, steps=2, minutes=-1.0, **TINY)
     assert not (tmp_path / "a").exists()
     with pytest.raises(BanyanError, match="steps must be more than 0"):
         roberta.train([corpus], tmp_path / "b", quiet=True, steps=0, **TINY)
-    with pytest.raises(BanyanError, match="warmup is a share"):
+    with pytest.raises(BanyanError, match="warmup is a fraction"):
         roberta.train([corpus], tmp_path / "b", quiet=True, warmup=1.0, **TINY)
 
 
@@ -453,10 +454,10 @@ def test_a_killed_simcse_goes_on_to_the_same_bits(corpus, trained, tmp_path):
             return loss(*given)
 
         patch.setattr(simcse, "_loss", sometimes)
-        with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+        with pytest.raises(KeyboardInterrupt, match="the same command resumes"):
             simcse.train([corpus], out, **settings)
     assert not baselines.is_baseline(out)
-    with pytest.raises(BanyanError, match=r"begun with lr=0.001, not 0.002"):
+    with pytest.raises(BanyanError, match=r"began with lr=0.001, not 0.002"):
         simcse.train([corpus], out, **{**settings, "lr": 2e-3})
     simcse.train([corpus], out, **settings)
     assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
@@ -468,10 +469,10 @@ def test_simcse_makes_a_sentence_more_like_itself_than_like_others(prepared, tra
     """Under dropout, which is what it learns to look through."""
     model = pretrained.load(str(trained)).model
     text = tokens.sentences([prepared], prepared, pretrained.pieces_of(model.tokenizer), model.tokenizer, QUIET)
-    first = simcse.learn(model, text, simcse.Plan(0.1, 32, 1e-12, 0.05, 32, 0), tmp_path, QUIET)
+    first = simcse.fit(model, text, simcse.Plan(0.1, 32, 1e-12, 0.05, 32, 0), tmp_path, QUIET)
     again = tmp_path / "again"
     again.mkdir()
-    told = simcse.learn(model, text, simcse.Plan(2, 32, 3e-3, 0.05, 32, 0), again, QUIET)
+    told = simcse.fit(model, text, simcse.Plan(2, 32, 3e-3, 0.05, 32, 0), again, QUIET)
     assert told["loss"] < first["loss"] - 0.8
 
 
@@ -608,13 +609,13 @@ def test_xlm_r_is_trained_further_with_its_own_tokenizer(folders, corpus, prepar
     assert vocabularies[0] == vocabularies[1]
     found, before = baselines.load(out).encode(TEXTS), pretrained.load(str(folders["xlm-r"])).encode(TEXTS)
     assert np.abs(found - before)[[0, 1, 3, 5]].max(1).min() > 0.01
-    with pytest.raises(BanyanError, match="prepared with another tokenizer"):
+    with pytest.raises(BanyanError, match="tokenised with a different tokenizer"):
         pretrained.train([prepared], tmp_path / "other", init=str(folders["xlm-r"]), **settings)
 
 
 def test_training_ends_early_and_keeps_the_best_weights(folders, corpus, tmp_path, monkeypatch):
     losses = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
-    look, seen = masked.Run._look, []
+    look, seen = masked.MaskedTrainer._evaluate, []
 
     def scripted(run, loss):
         """As if the held-out text had these losses."""
@@ -627,7 +628,7 @@ def test_training_ends_early_and_keeps_the_best_weights(folders, corpus, tmp_pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(masked, "LOOKS", 6)
-        patch.setattr(masked.Run, "_look", scripted)
+        patch.setattr(masked.MaskedTrainer, "_evaluate", scripted)
         settings = {"quiet": True, "steps": 12, "batch_size": 16, "patience": 2}
         pretrained.train([corpus], tmp_path / "model", init=str(folders["bert"]), **settings)
     told = about(tmp_path / "model")

@@ -87,7 +87,7 @@ def test_vocabulary_reads_what_it_wrote(tmp_path):
 
 
 def test_a_corpus_of_rare_words_only_is_an_error():
-    with pytest.raises(BanyanError, match="2 different words, of which 0 occur 5 times or more"):
+    with pytest.raises(BanyanError, match="2 distinct words, of which 0 occur 5 times or more"):
         text.coded(["one two"], 5, True)
 
 

@@ -1,15 +1,13 @@
-"""What Banyan is compared with: each system trained, counted or loaded by `banyan baseline NAME`, into a folder that
-`banyan eval` measures as it does a model.
+"""Baselines to compare Banyan with. `banyan baseline NAME` writes a folder that `banyan eval` evaluates like a model.
 
-A module that is listed here offers
+Each module listed in BASELINES has
 
-    train(corpus_paths, out, *, quiet=False, **settings)   kinds "trains" and "counts": writes the folder `out`
-    load(folder)                                           what is measured: an Encoder, or a Comparer
-    load(name, **settings)                                 kind "loads": of a folder or hub name that others made
+    train(corpus_paths, out, *, quiet=False, **settings)   kinds "trains" and "counts": write the folder `out`
+    load(folder)                                           the same kinds: an Encoder or a Comparer
+    load(name, **settings)                                 kind "loads": from a folder or a name on the Hugging Face Hub
 
-`settings` are keyword-only parameters with defaults: the command reads them from the signature, and
-`--set NAME=VALUE` gives them. Both may also take `device`, which --device gives. Nothing heavy is imported before it
-is needed.
+`settings` are keyword-only parameters with defaults. The command reads them from the signature and sets them with
+`--set NAME=VALUE`. Both functions may also take `device`. Heavy packages are imported only when they are needed.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 class Baseline(NamedTuple):
     module: str
     about: str
-    kind: str  # "trains" on text, "loads" what others trained, "counts" and learns nothing
+    kind: str  # "trains" on text, "loads" a pretrained model, or "counts" without training
     best_for: str
 
 
@@ -104,12 +102,12 @@ BASELINES: dict[str, Baseline] = {
 
 
 class Encoder(Protocol):
-    """A baseline that has vectors. (One that has none is a banyan.evaluate.similarity.Comparer.)"""
+    """A baseline with vectors. One without is a banyan.evaluate.similarity.Comparer."""
 
     @property
     def dim(self) -> int: ...
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 [n, dim]; zeros for an empty text."""
+        """Vectors of the texts, float32 [n, dim]; zeros for an empty text."""
         ...
 
 
@@ -127,7 +125,7 @@ def settings_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def for_device(function: Callable[..., Any], device: str) -> dict[str, Any]:
-    """The argument that says so, if the function takes it."""
+    """The argument `device`, if the function takes it."""
     return {"device": device} if "device" in inspect.signature(function).parameters else {}
 
 

@@ -1,10 +1,10 @@
-"""BM25 (Robertson and Zaragoza 2009), in the form that Lucene has:
+"""BM25 (Robertson and Zaragoza 2009), in Lucene's form:
 
     score(q, d) = Σ over the words of q:  idf · tf (k1 + 1) / (tf + k1 (1 - b + b |d| / mean |d|))
-    idf = log(1 + (N - n + ½) / (n + ½)),   n of N texts having the word
+    idf = log(1 + (N - n + ½) / (n + ½)),   where n of N texts contain the word
 
-Retrieval counts N, n and lengths in the documents that are searched. Pairs have no such collection: there they are of
-the training text, and since the score is neither symmetric nor between 0 and 1, the similarity of a and b is
+In retrieval, N, n and the mean length are those of the documents searched. For pairs they are those of the training
+text. The score is neither symmetric nor between 0 and 1, so the similarity of a pair (a, b) is
 (score(a, b) + score(b, a)) / (score(a, a) + score(b, b)).
 """
 
@@ -35,8 +35,10 @@ def train(
     b: float = 0.75,
     lower: bool = True,
 ) -> None:
-    """k1: how soon a repeated word counts no more. b: how much long texts are held back. lower: lower-case the text.
-    The text is for the IDF of pairs; retrieval counts in what it searches."""
+    """Count the words of the text, for the IDF of pairs. Retrieval counts the words of the documents it searches.
+
+    k1: saturation of the term frequency. b: length normalisation, 0 (none) to 1. lower: lower-case the text.
+    """
     check(k1=(k1, 0), b=(b, 0))
     folders.check_new(out)
     counted = Collection.of(words(text, lower) for text in sentences(corpus_paths, Display(quiet)))
@@ -55,7 +57,7 @@ def load(folder: str | Path) -> Bm25:
 
 
 class Collection:
-    """What is known of a collection of texts: how many, their mean length, and how many have a word."""
+    """Counts of a collection: the number of texts, their mean length, and how many contain each word."""
 
     def __init__(self, texts: int, length: float, having: dict[str, int]) -> None:
         self.texts, self.length, self.having = texts, length, having
@@ -68,7 +70,7 @@ class Collection:
             having.update(set(text))
             n, total = n + 1, total + len(text)
         if not total:
-            raise BanyanError("there is no word in the texts to count")
+            raise BanyanError("the texts contain no words")
         return cls(n, total / n, dict(having))
 
     def idf(self, word: str) -> float:
@@ -77,33 +79,33 @@ class Collection:
 
 
 class Bm25:
-    """Compares texts; it has no vectors."""
+    """A Comparer: it has no vectors."""
 
     def __init__(self, collection: Collection, k1: float = 1.2, b: float = 0.75, lower: bool = True) -> None:
         self.collection, self.k1, self.b, self.lower = collection, k1, b, lower
 
     def similarity(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        return np.array([self._alike(a, b) for a, b in zip(first, second, strict=True)])
+        return np.array([self._similarity(a, b) for a, b in zip(first, second, strict=True)])
 
-    def _alike(self, first: str, second: str) -> float:
+    def _similarity(self, first: str, second: str) -> float:
         a, b = (Counter(words(text, self.lower)) for text in (first, second))
         own = self.score(a, a) + self.score(b, b)
         return (self.score(a, b) + self.score(b, a)) / own if own else 0.0
 
     def score(self, query: Counter[str], document: Counter[str]) -> float:
-        """Of words, counted."""
-        longer = self._held_back(document.total(), self.collection.length)
+        """The score of a document for a query, both as word counts."""
+        normaliser = self._normaliser(document.total(), self.collection.length)
         shared = (word for word in query if word in document)
-        return sum(query[w] * self.collection.idf(w) * self._grown(document[w], longer) for w in shared)
+        return sum(query[w] * self.collection.idf(w) * self._saturated(document[w], normaliser) for w in shared)
 
-    def _held_back(self, length: Any, mean: float) -> Any:
+    def _normaliser(self, length: Any, mean: float) -> Any:
         return self.k1 * (1 - self.b + self.b * length / mean)
 
-    def _grown(self, count: Any, longer: Any) -> Any:
-        return count * (self.k1 + 1) / (count + longer)
+    def _saturated(self, count: Any, normaliser: Any) -> Any:
+        return count * (self.k1 + 1) / (count + normaliser)
 
     def index(self, documents: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
-        """Scores of queries against all of these documents, as one sparse product."""
+        """A function from queries to their scores for all of these documents, as one sparse product."""
         with needs("BM25 retrieval", "baselines"):
             from scipy import sparse
 
@@ -119,9 +121,9 @@ class Bm25:
             return sparse.csr_matrix((values, columns, ends), (len(rows), len(numbers)))
 
         matrix = counted(cut)
-        longer = self._held_back(np.array([len(text) for text in cut]), collection.length)
+        normaliser = self._normaliser(np.array([len(text) for text in cut]), collection.length)
         idf = np.array([collection.idf(word) for word in numbers])
-        grown = self._grown(matrix.data, np.repeat(longer, np.diff(matrix.indptr)))
-        matrix.data = grown * idf[matrix.indices]
+        saturated = self._saturated(matrix.data, np.repeat(normaliser, np.diff(matrix.indptr)))
+        matrix.data = saturated * idf[matrix.indices]
         of_documents = matrix.T.tocsr()
         return lambda queries: (counted([words(query, self.lower) for query in queries]) @ of_documents).toarray()

@@ -1,4 +1,4 @@
-"""Dice's coefficient: twice what two texts share, over what they have, counted with repeats."""
+"""Dice's coefficient, 2 |a ∩ b| / (|a| + |b|), of two texts as multisets of character bigrams or words."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from banyan.baselines import folder as folders
 from banyan.baselines.text import words
 from banyan.errors import BanyanError
 
-SOURCE = ""  # it needs no text
+SOURCE = ""  # `banyan baseline dice` takes no corpus
 
 
 def train(corpus_paths: Sequence[str | Path], out: str | Path, *, quiet: bool = False, of: str = "bigrams") -> None:
-    """of: what is shared, "bigrams" of characters inside white-space words, or "words". No text is needed."""
+    """of: what to compare, "bigrams" (pairs of characters inside words split at white space) or "words"."""
     if corpus_paths:
-        raise BanyanError("dice learns nothing from text: leave the corpus out")
+        raise BanyanError("dice needs no training text: leave the corpus out")
     Dice(of)
     with folders.made(out, folders.Manifest("dice", {"of": of})):
         pass
@@ -29,13 +29,13 @@ def load(folder: str | Path) -> Dice:
 
 
 def bigrams(text: str) -> Counter[str]:
-    """Pairs of neighbouring characters inside a white-space word; of a word of one character, the character."""
+    """Pairs of adjacent characters inside words split at white space; a word of one character counts as itself."""
     parts = text.lower().split()
     return Counter(part[i : i + 2] for part in parts for i in range(max(len(part) - 1, 1)))
 
 
 def dice(a: Counter[str], b: Counter[str]) -> float:
-    """0 where neither has anything."""
+    """Dice's coefficient; 0 if both are empty."""
     both, either = (a & b).total(), a.total() + b.total()
     return 2 * both / either if either else 0.0
 
@@ -44,7 +44,7 @@ _FEATURES: dict[str, Callable[[str], Counter[str]]] = {"bigrams": bigrams, "word
 
 
 class Dice:
-    """Compares texts; it has no vectors."""
+    """A Comparer: it has no vectors."""
 
     def __init__(self, of: str = "bigrams") -> None:
         if of not in _FEATURES:

@@ -1,9 +1,9 @@
-"""fastText (Bojanowski et al. 2017): a word is the mean of its own vector and those of its character n-grams.
+"""fastText (Bojanowski et al. 2017): the vector of a word is the mean of its own vector and its character n-grams'.
 
-gensim trains it. Published vectors are read from their .vec files (text: a word and its numbers a line, the most
-frequent words first), and the corpus then tells how frequent the words are here. A text is made by SIF
-(banyan.baselines.vectors). With vectors trained here, a word that the text did not have is the mean of its n-grams; a
-.vec file has no n-grams, and such a word is left out.
+gensim trains it. Published vectors are read from .vec files (text, one word and its numbers per line, most frequent
+words first); word frequencies then come from the corpus. A text is a SIF-weighted mean of its words
+(banyan.baselines.vectors). With vectors trained here, an unknown word is the mean of its n-grams. A .vec file has no
+n-grams, so unknown words are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from banyan.support import threads
 from banyan.support.display import Display, Meter
 from banyan.support.needs import needs
 
-SHORTEST, LONGEST = 3, 6  # n-grams, of the word with "<" before it and ">" after it
+SHORTEST, LONGEST = 3, 6  # lengths of the n-grams of "<word>"
 
 
 def train(
@@ -44,11 +44,14 @@ def train(
     weighting: str = "sif",
     seed: int = 0,
 ) -> None:
-    """vectors: a published .vec to use, of which the first `most` words are read; then dim, window, epochs, negatives,
-    buckets, min_count and seed mean nothing. Most published vectors want lower=no.
-    buckets: vectors that n-grams share by a hash; each takes 4 * dim bytes.
-    weighting: "sif", "mean", or "content" (without scikit-learn's ENGLISH_STOP_WORDS).
-    Trained with more than one thread (BANYAN_THREADS) the result is not the same bits each time: gensim's are not."""
+    """Train word vectors on the text, or use published ones.
+
+    vectors: a published .vec file, of which the first `most` words are read. It replaces training: dim, window, epochs,
+    negatives, buckets, min_count and seed then have no effect. Most published vectors need lower=no.
+    buckets: vectors for hashed n-grams; each takes 4 * dim bytes.
+    weighting: "sif", "mean", or "content" (mean without scikit-learn's ENGLISH_STOP_WORDS).
+    gensim's training is reproducible only with one thread (BANYAN_THREADS=1).
+    """
     check(most=(most, 1), dim=(dim, 1), window=(window, 1), epochs=(epochs, 1), negatives=(negatives, 1))
     check(buckets=(buckets, 1), min_count=(min_count, 1))
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
@@ -61,7 +64,7 @@ def train(
         text = coded_as(texts, spelt, lower)
     else:
         text = coded(texts, min_count, lower)
-        weights_of(text.vocabulary, weighting)  # an unknown weighting is told before the work
+        weights_of(text.vocabulary, weighting)  # refuse an unknown weighting before training
         table, ngrams = _trained(text, dim, window, epochs, negatives, buckets, seed, display)
     made = FastText.of_tables(table, ngrams, text, weighting)
     about = {"words": len(text.vocabulary), "tokens": len(text.tokens), "dim": table.shape[1]}
@@ -76,7 +79,7 @@ def load(folder: str | Path) -> FastText:
 
 @dataclass(frozen=True)
 class FastText(WordVectors):
-    """The encoder."""
+    """An Encoder."""
 
     ngrams: np.ndarray | None = None  # float32 [buckets, E]
 
@@ -107,7 +110,7 @@ class FastText(WordVectors):
 
 
 def buckets_of(word: str, buckets: int) -> list[int]:
-    """Of the n-grams of a word: fastText's FNV-1a of 32 bits, which takes bytes for signed numbers."""
+    """The buckets of a word's n-grams. fastText hashes with 32-bit FNV-1a and treats bytes as signed."""
     found = []
     characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
     for start in range(len(characters)):
@@ -120,11 +123,11 @@ def buckets_of(word: str, buckets: int) -> list[int]:
     return found
 
 
-# --- Training, by gensim ---------------------------------------------------------------------------------------------
+# --- Training with gensim --------------------------------------------------------------------------------------------
 
 
 class _Sentences:
-    """A corpus as gensim wants it: lists of words, any number of times. It tells how many were taken."""
+    """A corpus as gensim reads it: an iterable of lists of words that can be read repeatedly. Updates the meter."""
 
     def __init__(self, text: Coded, meter: Meter) -> None:
         self.text, self.meter, self.taken = text, meter, 0
@@ -142,7 +145,7 @@ class _Sentences:
 def _trained(
     text: Coded, dim: int, window: int, epochs: int, negatives: int, buckets: int, seed: int, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of words [V, E] and of n-grams [buckets, E]."""
+    """Train; return the vectors of words [V, E] and of n-grams [buckets, E]."""
     with needs("The fastText baseline", "baselines"):
         from gensim.models import FastText as Gensim
 
@@ -170,8 +173,11 @@ def _trained(
 
 
 def read_vec(path: str | Path, most: int) -> tuple[list[str], np.ndarray]:
-    """The first words of a file of vectors in text, and their vectors [n, E]. The line "words dimensions" that fastText
-    puts first, and GloVe's files have not, may be there or not. Of a word that occurs twice the first counts."""
+    """The first `most` words of a .vec file and their vectors [n, E].
+
+    The header "words dimensions" of fastText is optional; GloVe's files have none. If a word occurs twice, the first
+    vector is used.
+    """
     spelt: dict[str, np.ndarray] = {}
     dim = None
     try:
@@ -183,13 +189,13 @@ def read_vec(path: str | Path, most: int) -> tuple[list[str], np.ndarray]:
                 dim = dim or len(parts) - 1
                 vector = _numbers(parts[-dim:]) if len(parts) > dim else None
                 if vector is None:
-                    raise BanyanError(f"{path}, line {number}: expected a word and {dim} numbers, spaces between")
-                if len(parts) == dim + 1 and len(spelt) < most:  # GloVe has some "words" with spaces inside
+                    raise BanyanError(f"{path}, line {number}: expected a word and {dim} numbers, separated by spaces")
+                if len(parts) == dim + 1 and len(spelt) < most:  # GloVe's files have some "words" with spaces
                     spelt.setdefault(parts[0], vector)
     except (OSError, UnicodeError) as error:
         raise BanyanError(f"cannot read vectors from {path}: {error}") from None
     if len(spelt) < 2:
-        raise BanyanError(f"{path} holds {len(spelt)} vectors of words; is it a .vec file?")
+        raise BanyanError(f"{path} has {len(spelt)} word vectors; is it a .vec file?")
     return list(spelt), np.stack(list(spelt.values()))
 
 

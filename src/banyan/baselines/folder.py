@@ -1,4 +1,4 @@
-"""The folder of a baseline: `baseline.json` says what it is; it appears with everything in it, or not at all."""
+"""The folder of a baseline, described by its `baseline.json`. It is written atomically."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from banyan.errors import BanyanError
 from banyan.support import files
 
 MANIFEST = "baseline.json"
-FORMAT = 1  # raised when an older program could not read the folder
+FORMAT = 1  # raised when an older version could not read the folder
 
 
 @dataclass(frozen=True)
 class Manifest:
     name: str  # in banyan.baselines.BASELINES
     settings: dict[str, Any]
-    source: str | None = None  # the folder or hub name that is loaded, where nothing was made of text
-    about: dict[str, Any] = field(default_factory=dict)  # what was counted on the way: words, tokens, losses
+    source: str | None = None  # of kind "loads": the folder or name on the Hub
+    about: dict[str, Any] = field(default_factory=dict)  # statistics of the training: words, tokens, losses, ...
 
 
 def check_new(out: str | Path) -> Path:
-    """Before the work begins: `out` must not hold anything yet."""
+    """Refuse `out` if it is not new or empty. Call this before a long training run."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BanyanError(f"{out} exists already and is not an empty folder: choose another --out, or remove it first")
     if not out.absolute().parent.is_dir():
-        raise BanyanError(f"there is no folder {out.absolute().parent} to make {out.name} in")
+        raise BanyanError(f"cannot create {out}: there is no folder {out.absolute().parent}")
     return out
 
 
 @contextmanager
 def made(out: str | Path, manifest: Manifest) -> Iterator[Path]:
-    """A folder to write into, once there is something to write; when the block ends well it gets its manifest and
-    becomes `out`. Call `check_new` before the work begins."""
+    """A temporary folder to write into. If the block succeeds, it gets the manifest and is renamed to `out`."""
     out = check_new(out).absolute()
     for left_over in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):
-        shutil.rmtree(left_over, ignore_errors=True)  # of one that was killed while it wrote
+        shutil.rmtree(left_over, ignore_errors=True)  # by a process that was killed
     building = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     building.mkdir()
     try:
@@ -60,13 +59,13 @@ def made(out: str | Path, manifest: Manifest) -> Iterator[Path]:
 
 
 def write(folder: str | Path, manifest: Manifest) -> None:
-    """The manifest alone: written last, it makes the folder valid."""
+    """Write the manifest. It comes last, because it makes the folder valid."""
     kept = {"format": FORMAT, "banyan_version": __version__, **asdict(manifest)}
     files.write_text(Path(folder) / MANIFEST, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
 
 
 def add_cost(folder: str | Path, seconds: float) -> None:
-    """What making it took this process, where the manifest does not say it already."""
+    """Add the time and peak memory of this process to the manifest, unless it has them."""
     manifest = read(folder)
     for name, value in {"seconds": round(seconds, 1), "peak_memory_bytes": peak_memory()}.items():
         if value is not None:
@@ -75,7 +74,7 @@ def add_cost(folder: str | Path, seconds: float) -> None:
 
 
 def peak_memory() -> int | None:
-    """Bytes, of this process since it began; None where the system does not tell."""
+    """Peak memory of this process in bytes; None on Windows."""
     try:
         import resource
     except ImportError:  # Windows
@@ -91,9 +90,9 @@ def read(folder: str | Path) -> Manifest:
         newer = found["format"] > FORMAT
         manifest = Manifest(**{name: found[name] for name in ("name", "settings", "source", "about")})
     except FileNotFoundError:
-        raise BanyanError(f"{folder} is no baseline: it has no {MANIFEST}; `banyan baseline` makes one") from None
+        raise BanyanError(f"{folder} is not a baseline: it has no {MANIFEST}; `banyan baseline` writes one") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     if newer:
-        raise BanyanError(f"{path} is of a newer banyan (format {found['format']}): upgrade banyan-embed")
+        raise BanyanError(f"{path} was written by a newer version (format {found['format']}): upgrade banyan-embed")
     return manifest

@@ -1,16 +1,16 @@
-"""GloVe (Pennington, Socher and Manning 2014), after the authors' program.
+"""GloVe (Pennington, Socher and Manning 2014), as in the authors' program.
 
-Counting. X_ij is the sum of 1/distance over all places where words i and j stand at most `window` words apart in a
-sentence, on either side: X is symmetric.
+Counting. The co-occurrence count X_ij is the sum of 1/distance over all places where words i and j are at most `window`
+words apart in a sentence, in either order, so X is symmetric.
 
-Training. For each X_ij > 0, with diff = w_i·c_j + b_i + d_j - log X_ij and f = min(1, (X_ij / x_max)^alpha), the loss
-½ f diff² is followed downhill by AdaGrad. As in the authors' program the gradient is multiplied by the learning rate
-first, the accumulators begin at 1 and sum the squares of that product, and the step is taken before its own square is
-added (`update`). The vector of a word is w + c.
+Training. For each X_ij > 0, with diff = w_i·c_j + b_i + d_j - log X_ij and f = min(1, (X_ij / x_max)^alpha), AdaGrad
+minimises the loss ½ f diff². As in the authors' program, the gradient is first multiplied by the learning rate; the
+accumulators start at 1 and sum the squares of that product; and a step is taken before its own square is added
+(`update`). The vector of a word is w + c.
 
-Order. Words are dealt into GROUPS; the pairs of two groups are one job. A round is a set of jobs in which every group
-occurs once, so no two of them touch the same vectors, and the result has the same bits for any number of threads.
-X is symmetric, so that a pair is stored once and both X_ij and X_ji are learnt from it.
+Order. Words are divided into GROUPS, and the pairs of two groups are one job. A round is a set of jobs in which every
+group occurs once. No two jobs of a round update the same vectors, so the result is bit-identical for any number of
+threads. Because X is symmetric, each pair is stored once and gives both updates, X_ij and X_ji.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from banyan.errors import BanyanError
 from banyan.support import threads
 from banyan.support.display import Display
 
-GROUPS = 64  # even; of which a round does half as many pairs
-KEYS = 1 << 26  # meetings that are held at a time, 8 bytes each
+GROUPS = 64  # must be even: a round has GROUPS / 2 jobs
+KEYS = 1 << 26  # co-occurrences in memory at a time, 8 bytes each
 _kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 _inlined = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}, inline="always")
 
@@ -51,17 +51,20 @@ def train(
     weighting: str = "mean",
     seed: int = 0,
 ) -> None:
-    """learning_rate: 0.05 is the default of GloVe's authors; the Banyan paper trained its GloVe at 0.001.
-    window: words on either side. x_max, alpha: how much a pair counts, min(1, (X / x_max)^alpha).
-    min_count: rarer words are left out. lower: lower-case the text.
-    weighting: a text is the "mean" of its words; "content": without scikit-learn's ENGLISH_STOP_WORDS; "sif"."""
+    """Train word vectors on the text.
+
+    learning_rate: 0.05 is the default of GloVe's authors; the Banyan paper trained its GloVe with 0.001.
+    window: words on either side. x_max, alpha: a pair has the weight min(1, (X / x_max)^alpha).
+    min_count: skip rarer words. lower: lower-case the text.
+    weighting: a text is the "mean" of its words; "content": without scikit-learn's ENGLISH_STOP_WORDS; or "sif".
+    """
     check(dim=(dim, 1), window=(window, 1), epochs=(epochs, 0), min_count=(min_count, 1))
     check(learning_rate=(learning_rate, 0), x_max=(x_max, 1e-9), alpha=(alpha, 0))
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
     folders.check_new(out)
     display = Display(quiet)
     text = coded(sentences(corpus_paths, display), min_count, lower)
-    weights_of(text.vocabulary, weighting)  # an unknown weighting is told before the work
+    weights_of(text.vocabulary, weighting)  # refuse an unknown weighting before training
     counts = cooccurrences(text, window, display)
     display.note(f"{len(text.vocabulary):,} words, {len(text.tokens):,} tokens, {counts.size:,} pairs of words")
     model = Model.new(len(text.vocabulary), dim, seed)
@@ -80,8 +83,8 @@ def load(folder: str | Path) -> WordVectors:
 
 
 class Pairs(NamedTuple):
-    """Pairs of words of two groups. Word i is number i // GROUPS of group i % GROUPS; the pair's first word is of the
-    first group, and where both groups are the same each pair is stored once."""
+    """The pairs of words of two groups. Word i has number i // GROUPS in group i % GROUPS. The first word of a pair is
+    in the first group; within one group, each pair is stored once."""
 
     first: np.ndarray  # uint32 [n]
     second: np.ndarray  # uint32 [n]
@@ -89,11 +92,11 @@ class Pairs(NamedTuple):
 
 
 class Counts(NamedTuple):
-    blocks: dict[tuple[int, int], Pairs]  # of groups a <= b
+    blocks: dict[tuple[int, int], Pairs]  # by groups (a, b), a <= b
 
     @property
     def size(self) -> int:
-        """Entries of X that are above 0."""
+        """The number of nonzero entries of X."""
         twice = sum(2 * len(pairs.first) for pairs in self.blocks.values())
         alone = (self.blocks[a, b] for a, b in self.blocks if a == b)
         return twice - sum(int((pairs.first == pairs.second).sum()) for pairs in alone)
@@ -101,7 +104,7 @@ class Counts(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _tally(tokens, offsets, window, groups):
-    """How many meetings each group has to sum: those with a word of this or a later group."""
+    """For each group, the number of its co-occurrences with words of this or a later group."""
     counts = np.zeros(groups, np.int64)
     for sentence in range(len(offsets) - 1):
         start, end = offsets[sentence], offsets[sentence + 1]
@@ -112,9 +115,9 @@ def _tally(tokens, offsets, window, groups):
 
 
 @njit(cache=True, nogil=True)
-def _meet(tokens, offsets, window, groups, first, cursors, keys):
-    """Writes a key for each meeting of a word of groups first, first + 1, ... where the cursor of that group stands:
-    the group and number of the other word, the number of the own, the distance."""
+def _write_keys(tokens, offsets, window, groups, first, cursors, keys):
+    """Write a key for each co-occurrence of a word of groups first, first + 1, ... at the cursor of that group. A key
+    holds the group and number of the other word, the number of the word itself, and the distance."""
     for sentence in range(len(offsets) - 1):
         start, end = offsets[sentence], offsets[sentence + 1]
         for at in range(start, end):
@@ -136,7 +139,7 @@ def _meet(tokens, offsets, window, groups, first, cursors, keys):
 
 @njit(cache=True, nogil=True)
 def _summed(keys):
-    """Of sorted keys: each pair once, and its sum of 1/distance."""
+    """The distinct pairs in sorted keys, and the sum of 1/distance of each."""
     pairs, sums = np.empty(len(keys), np.uint64), np.empty(len(keys), np.float32)
     n = 0
     total = 0.0
@@ -150,12 +153,12 @@ def _summed(keys):
     return pairs[:n].copy(), sums[:n].copy()
 
 
-def _of_group(keys: np.ndarray, group: int) -> dict[tuple[int, int], Pairs]:
+def _pairs_of_group(keys: np.ndarray, group: int) -> dict[tuple[int, int], Pairs]:
     keys.sort()
     pairs, sums = _summed(keys)
     first, second = (pairs & np.uint64(0xFFFFFF)).astype(np.uint32), (pairs >> np.uint64(24)).astype(np.uint32)
     far, second = second >> np.uint32(24), second & np.uint32(0xFFFFFF)
-    sums[(far == group) & (first == second)] *= 2  # it met itself: X_ii gets both sides
+    sums[(far == group) & (first == second)] *= 2  # a word with itself: X_ii counts both orders
     logs = np.log(sums)
     ends = np.searchsorted(far, np.arange(GROUPS + 1))
     cuts = [slice(ends[b], ends[b + 1]) for b in range(GROUPS)]
@@ -163,7 +166,7 @@ def _of_group(keys: np.ndarray, group: int) -> dict[tuple[int, int], Pairs]:
 
 
 def cooccurrences(text: Coded, window: int, display: Display) -> Counts:
-    """In passes over the corpus, each for as many groups as KEYS hold."""
+    """Count co-occurrences in several passes over the corpus, each for as many groups as fit in KEYS."""
     if window > 255:
         raise BanyanError(f"window must be at most 255, not {window}")
     parts = [text.offsets[some.start : some.stop + 1] for some in threads.shares(len(text))]
@@ -175,15 +178,15 @@ def cooccurrences(text: Coded, window: int, display: Display) -> Counts:
         while first < GROUPS:
             meter(first)
             end = first + max(int(np.searchsorted(np.cumsum(of_groups[first:]), KEYS, "right")), 1)
-            sizes = tallies[:, first:end].T  # all of a group side by side, within it the parts in their order
+            sizes = tallies[:, first:end].T  # grouped by group, then by part of the corpus
             starts = np.concatenate([[0], np.cumsum(sizes)])
             keys = np.empty(starts[-1], np.uint64)
             cursors = starts[:-1].reshape(sizes.shape).T.copy()
             given = text.tokens, window, GROUPS, first
-            threads.run(_meet, [(given[0], part, *given[1:], cursors[i], keys) for i, part in enumerate(parts)])
+            threads.run(_write_keys, [(given[0], part, *given[1:], cursors[i], keys) for i, part in enumerate(parts)])
             bounds = starts[:: len(parts)]
             jobs = [(keys[bounds[i] : bounds[i + 1]], first + i) for i in range(end - first)]
-            for made in threads.run(_of_group, jobs):
+            for made in threads.run(_pairs_of_group, jobs):
                 blocks |= made
             first = end
     return Counts(blocks)
@@ -193,15 +196,15 @@ def cooccurrences(text: Coded, window: int, display: Display) -> Counts:
 
 
 class Model(NamedTuple):
-    """For each group a table, in which a word has its vector and bias, and their accumulators, as a word (w, b) and as
-    a context (c, d): [words, 2, 2, E + 1]."""
+    """One table per group: [words, 2, 2, E + 1]. The second axis is word (w, b) or context (c, d), the third is values
+    or AdaGrad accumulators, and the last is the vector followed by the bias."""
 
     tables: list[np.ndarray]
     size: int  # words
 
     @classmethod
     def new(cls, size: int, dim: int, seed: int) -> Model:
-        """Vectors and biases between ±½/dim, accumulators 1: as the authors' program begins."""
+        """Initialise as the authors' program does: vectors and biases uniform in ±½/dim, accumulators 1."""
         drawn = np.random.Generator(np.random.Philox(seed)).random((size, 2, dim + 1), np.float32)
         tables = []
         for group in range(GROUPS):
@@ -211,7 +214,7 @@ class Model(NamedTuple):
         return cls(tables, size)
 
     def vectors(self) -> np.ndarray:
-        """float32 [V, E]: w + c."""
+        """The word vectors w + c, float32 [V, E]."""
         out = np.empty((self.size, self.tables[0].shape[-1] - 1), np.float32)
         for group, table in enumerate(self.tables):
             out[group::GROUPS] = table[:, 0, 0, :-1] + table[:, 1, 0, :-1]
@@ -220,7 +223,7 @@ class Model(NamedTuple):
 
 @_inlined
 def _step(one, other, log_x, weight, rate):
-    """The step of one entry of X: of a word [2, E + 1] (vector with bias, accumulators) and a context; its loss."""
+    """Update a word and a context, each [2, E + 1] (values, accumulators), for one entry of X; return its loss."""
     e = one.shape[1] - 1
     w, g, c, h = one[0], one[1], other[0], other[1]
     diff = np.float32(0)
@@ -243,7 +246,7 @@ def _step(one, other, log_x, weight, rate):
 
 @_kernel
 def update(table_a, table_b, same, first, second, log_x, rate, log_x_max, alpha):
-    """A job: every pair of two groups, both ways round; the sum of the losses before each step."""
+    """Train on every pair of two groups, in both directions; return the sum of the losses before each step."""
     loss = 0.0
     for k in range(len(first)):
         i, j = first[k], second[k]
@@ -255,8 +258,8 @@ def update(table_a, table_b, same, first, second, log_x, rate, log_x_max, alpha)
 
 
 def rounds() -> list[list[tuple[int, int]]]:
-    """Every two groups meet once, and each is in one pair of a round: a tournament (one stays, the others turn).
-    First of all, each group with itself."""
+    """A round-robin schedule of the groups: each group is in one pair of a round, and every two groups meet once.
+    The first round pairs each group with itself."""
     made = [[(a, a) for a in range(GROUPS)]]
     turning = GROUPS - 1
     for r in range(turning):
@@ -275,7 +278,7 @@ def fit(
     seed: int,
     display: Display,
 ) -> list[float]:
-    """Trains the model in place; the mean loss of an entry in each epoch."""
+    """Train the model in place; return the mean loss per entry of each epoch."""
     fixed = np.float32(rate), np.float32(np.log(x_max)), np.float32(alpha)
     order, every = np.random.Generator(np.random.Philox([seed, 1])), rounds()
     losses: list[float] = []

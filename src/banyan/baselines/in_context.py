@@ -1,7 +1,7 @@
-"""Vectors of single words from a transformer: the mean of what it makes of the word wherever it occurs in a corpus.
+"""Static word vectors from a transformer: the mean of a word's contextual vectors over its occurrences in a corpus.
 
-That is what the paper does for the word sets (after Bommasani, Davis and Cardie 2020), since a lone word is
-nothing that a transformer was trained on. They are kept beside the model, which then has them for texts of one word:
+The paper does this for the word similarity sets (after Bommasani, Davis and Cardie 2020), because a transformer is not
+trained on single words. The vectors are stored with the model, which then uses them for texts of one word:
 
     python -m banyan.baselines.in_context MODEL corpus.txt --words simlex.tsv --words wordsim.txt
 """
@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 class Occurrence(NamedTuple):
     word: str
-    start: int  # characters of the sentence
+    start: int  # character offsets in the sentence
     end: int
 
 
@@ -46,9 +46,9 @@ def add(
     device: str = "auto",
     quiet: bool = False,
 ) -> dict[str, int]:
-    """Give the model in `folder` vectors of these words; how often each was found.
+    """Store vectors of these words in the model's folder; return how often each word was found.
 
-    occurrences: that are looked at, of each word, from the beginning of the corpus; 0: all of them, as in the paper.
+    occurrences: use at most this many of each word, from the beginning of the corpus; 0: all, as in the paper.
     """
     model, display = load(str(folder), device=str(devices.choose(device)), batch_size=128), Display(quiet)
     wanted = {word.strip().lower() for word in words}
@@ -61,7 +61,7 @@ def add(
             counts[word] += 1
             meter(done)
     if not sums:
-        raise BanyanError("none of the words occurs in the corpus")
+        raise BanyanError("none of the words occur in the corpus")
     known = sorted(sums)
     vectors = np.stack([sums[word] / counts[word] for word in known]).astype(np.float32)
     with files.atomic(Path(folder) / WORD_VECTORS) as temporary:
@@ -73,7 +73,7 @@ def add(
 def occurring(
     sentences: Iterable[str], wanted: set[str], occurrences: int
 ) -> Iterator[tuple[str, list[Occurrence]]]:
-    """Sentences with the wanted words in them, whatever their case."""
+    """The sentences that contain wanted words (ignoring case), with their occurrences."""
     seen = Counter[str]()
     for sentence in sentences:
         inside = []
@@ -90,7 +90,7 @@ def occurring(
 def means(
     model: MeanPooled, found: Iterator[tuple[str, list[Occurrence]]]
 ) -> Iterator[tuple[int, tuple[str, np.ndarray]]]:
-    """For each occurrence, the mean of the tokens that have a character of it, and how many sentences are done."""
+    """For each occurrence, the mean vector of the tokens that overlap it, with the number of sentences done so far."""
     done = 0
     while block := sorted(islice(found, 64 * model.batch_size), key=lambda sentence: len(sentence[0])):
         for start in range(0, len(block), model.batch_size):
@@ -100,12 +100,12 @@ def means(
             for row, (_, inside) in enumerate(batch):
                 for word, begin, end in inside:
                     touching = (spans[row, :, 0] < end) & (spans[row, :, 1] > begin)
-                    if touching.any():  # else it was beyond what the model reads
+                    if touching.any():  # otherwise the text was truncated before the word
                         yield done, (word, states[row, touching].mean(0))
 
 
 def _states(model: MeanPooled, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """What the model makes of each token, and the characters that the token stands for (none, if it is special)."""
+    """The vector of each token, and its span of characters (empty for special tokens)."""
     tokenizer, transformer = model.model.tokenizer, model.model[0]
     features = tokenizer(
         sentences,
@@ -123,10 +123,10 @@ def _states(model: MeanPooled, sentences: list[str]) -> tuple[np.ndarray, np.nda
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, help="its folder")
+    parser.add_argument("model", type=Path, help="folder of the model")
     parser.add_argument("corpus", nargs="+", help="text, as for banyan train, or a prepared folder")
-    parser.add_argument("--words", action="append", required=True, type=Path, help="pairs of words and their scores")
-    parser.add_argument("--occurrences", type=int, default=0, help="of each word, at most (0: all)")
+    parser.add_argument("--words", action="append", required=True, type=Path, help="file of word pairs with scores")
+    parser.add_argument("--occurrences", type=int, default=0, help="occurrences of each word to use (default: all)")
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     pairs = [read_pairs(path) for path in options.words]

@@ -1,4 +1,4 @@
-"""model2vec: static vectors of tokens that were distilled from a sentence transformer; a text is their mean."""
+"""model2vec: static token vectors distilled from a sentence transformer; a text is the mean of its tokens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from banyan.support.needs import needs
 
 
 def load(name: str | Path, *, distill: bool = False, dim: int = 256) -> Static:
-    """A folder, or a name on the Hugging Face Hub.
-    distill: it is a sentence transformer, and made into such a model first, of `dim` dimensions, which is kept."""
+    """Load a model2vec model from a folder or by its name on the Hugging Face Hub.
+
+    distill: the model is a sentence transformer; distil it to `dim` dimensions and keep the result.
+    """
     try:
         with needs("The model2vec baseline", "baselines"):
             return Distilled(_distilled(name, dim)) if distill else Static(_loaded(name))
     except BanyanError:
         raise
-    except Exception as error:  # whatever the files, the network or the package may raise
+    except Exception as error:  # from the files, the network or the package
         wanted = "a sentence transformer to distil" if distill else "a model2vec model"
         raise BanyanError(f"cannot load {name} as {wanted}: {first_line(error)}") from None
 
@@ -34,13 +36,13 @@ def _loaded(name: str | Path) -> Any:
 def _distilled(name: str | Path, dim: int) -> Any:
     from model2vec.distill import distill
 
-    from banyan.baselines import relative  # noqa: F401 - makes our RoBERTa known to what loads transformers
+    from banyan.baselines import relative  # noqa: F401 - registers our RoBERTa with transformers
 
     return distill(model_name=str(name), pca_dims=dim)
 
 
 class Static:
-    """An encoder."""
+    """An Encoder."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -50,7 +52,7 @@ class Static:
         return int(self.model.dim)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Without subprocesses, which model2vec would start for many texts."""
+        """Encode in this process; model2vec would start subprocesses for many texts."""
         return np.asarray(self.model.encode(list(texts), use_multiprocessing=False), np.float32)
 
 

@@ -1,8 +1,8 @@
-"""What others trained, from a folder or by its name on the Hugging Face Hub: encoders (XLM-R, MiniLM, ...) and decoders
-(Llama, Mistral, ...) through sentence-transformers. A text is the mean of its tokens, as in the paper; a model of
-sentence-transformers is used as it was made.
+"""Pretrained models, from a folder or by name from the Hugging Face Hub, run by sentence-transformers: encoders (XLM-R,
+MiniLM, ...) and decoders (Llama, Mistral, ...). A text is the mean of its tokens, as in the paper; a model published
+for sentence-transformers keeps its own pooling.
 
-Nothing is downloaded where HF_HUB_OFFLINE is 1, nor for a local folder.
+Nothing is downloaded for a local folder or if HF_HUB_OFFLINE is 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ with needs("A pretrained transformer", "baselines"):
     import transformers
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-    from banyan.baselines import masked, relative, tokens  # noqa: F401 - relative makes itself known to AutoModel
+    from banyan.baselines import masked, relative, tokens  # noqa: F401 - relative registers with AutoModel
     from banyan.support import devices
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -42,11 +42,11 @@ def load(
     batch_size: int = 32,
     longest: int = 512,
 ) -> MeanPooled:
-    """A model to encode with.
+    """Load a model to encode with.
 
-    name: a folder, or a name on the Hub.
-    precision: of its weights; auto: 16 bits (bfloat16) for decoders, 32 for encoders.
-    longest: tokens of a text; what is beyond is not read.
+    name: a folder or a name on the Hugging Face Hub.
+    precision: of the weights; auto: bfloat16 for decoders, float32 for encoders.
+    longest: truncate texts to this many tokens.
     """
     if precision not in PRECISIONS:
         raise BanyanError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
@@ -65,14 +65,14 @@ def _sentence_transformer(name: str, device: str, how: dict[str, Any]) -> Any:
     if is_sentence_transformer_model(name):
         return SentenceTransformer(name, device=device, model_kwargs=how)
     transformer = Transformer(name, model_kwargs=how)
-    pooling = Pooling(transformer.get_embedding_dimension(), "mean")  # it would take a decoder's last token
+    pooling = Pooling(transformer.get_embedding_dimension(), "mean")  # the default for decoders is the last token
     return SentenceTransformer(modules=[transformer, pooling], device=device)
 
 
 class MeanPooled:
-    """Texts in, float32 [n, dim] out; zeros for a text of nothing but white space.
+    """An Encoder; the vector of a blank text is zeros.
 
-    words: vectors of single words, if such were made (banyan.baselines.in_context); a text of one word is then that.
+    words: static vectors for texts of one word (banyan.baselines.in_context).
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class MeanPooled:
     ) -> None:
         self.model, self.batch_size, self.words = model, batch_size, words or {}
         tokenizer = model.tokenizer
-        if tokenizer.pad_token is None:  # decoders have none: never attended to, so any token will do
+        if tokenizer.pad_token is None:  # decoders have none; padding is never attended to, so any token will do
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-        tokenizer.padding_side = "right"  # the first token of a text is at position 0, whatever the batch
+        tokenizer.padding_side = "right"  # positions must not depend on the batch
         model.max_seq_length = min(model.max_seq_length or longest, longest)
-        # Means are taken, and kept, in 32 bits: in 16, the cosines of what points one way all round to the same.
-        model[0].register_forward_hook(_in_full)
+        # Pool in float32: in bfloat16, the cosines of vectors with nearly the same direction round to the same value.
+        model[0].register_forward_hook(_to_float32)
         self.dim = int(model.get_embedding_dimension())
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
@@ -101,16 +101,16 @@ class MeanPooled:
         return vectors
 
 
-def _in_full(module: Any, given: Any, features: dict[str, Any]) -> dict[str, Any]:
+def _to_float32(module: Any, given: Any, features: dict[str, Any]) -> dict[str, Any]:
     features["token_embeddings"] = features["token_embeddings"].float()
     return features
 
 
 def _precision(name: str) -> str:
-    """Decoders are those that have no way to guess a masked word."""
+    """float32 for encoders, bfloat16 for decoders, which are the models without a masked-language-model head."""
     try:
         config = AutoConfig.from_pretrained(name)
-    except OSError:  # sentence-transformers may have it in a folder further down: then it is an encoder
+    except OSError:  # in a subfolder, as sentence-transformers may store it: an encoder
         return "float32"
     return "float32" if type(config) in MODEL_FOR_MASKED_LM_MAPPING else "bfloat16"
 
@@ -127,17 +127,17 @@ def _word_vectors(folder: Path) -> dict[str, np.ndarray]:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """What goes wrong when a model is looked for, in a sentence."""
+    """Turn an error in loading a model into one sentence."""
     try:
         yield
     except (OSError, ValueError, KeyError) as error:
-        where = "a folder, or a name on the Hugging Face Hub that can be reached or was downloaded before"
-        raise BanyanError(f"cannot load {name}: {first_line(error)} (it must be {where})") from None
+        where = "it must be a folder, or the name of a model on the Hugging Face Hub that is reachable or downloaded"
+        raise BanyanError(f"cannot load {name}: {first_line(error)} ({where})") from None
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the bars and reports that transformers prints as it loads and writes; errors it raises."""
+    """Suppress the progress bars and reports of transformers."""
     log = transformers.utils.logging
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -167,10 +167,12 @@ def train(
     compile: bool = False,
     seed: int = 0,
 ) -> None:
-    """Train a masked language model further on this text, with its own tokenizer: the paper's XLM-R (FT).
+    """Continue the pretraining of a masked language model on this text, with its own tokenizer: the paper's XLM-R (FT).
 
-    init: a folder, or a name on the Hub. The rest as for roberta, with the paper's numbers: 100,000 steps at most,
-    ended when held-out text became no likelier for `patience` hundredths of them; what is kept is the best.
+    init: a folder or a name on the Hub.
+    steps, patience: the paper's 100,000 steps at most; training stops early if the held-out loss has not improved for
+    `patience` evaluations (there are 100 in a full run), and the best weights are kept.
+    The other settings are as for roberta.
     """
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
     settings["text"] = [str(path) for path in corpus_paths]
@@ -182,14 +184,14 @@ def train(
             model = AutoModelForMaskedLM.from_pretrained(init, dtype=torch.float32)
         pieces = pieces_of(tokenizer)
         text = tokens.sentences(corpus_paths, work, pieces, tokenizer, display)
-        run = masked.Run(model, text, tokenizer.mask_token_id, plan, work, place, compile)
-        about = run.go(display)
+        trainer = masked.MaskedTrainer(model, text, tokenizer.mask_token_id, plan, work, place, compile)
+        about = trainer.run(display)
         save_transformer(out, model, tokenizer, Manifest("finetuned", settings, None, about), half)
     display.note(f"{about['steps']:,} steps, the best at {about['steps kept']:,}, in {about['seconds']:,.0f} s")
 
 
 def pieces_of(tokenizer: Any) -> Tokenizer:
-    """A tokenizer of transformers as one that makes stores."""
+    """The Tokenizer equivalent to one of transformers."""
     if not getattr(tokenizer, "is_fast", False):
-        raise BanyanError(f"{type(tokenizer).__name__} has no tokenizer.json, which is needed here")
+        raise BanyanError(f"{type(tokenizer).__name__} has no tokenizer.json, which this baseline needs")
     return Tokenizer.from_json(tokenizer.backend_tokenizer.to_str())

@@ -1,12 +1,12 @@
-"""RoBERTa with relative key-query positions (Shaw et al. 2018; Huang et al. 2020, method 4), as the paper trained it.
+"""RoBERTa with relative key-query positions (Shaw et al. 2018; Huang et al. 2020, method 4), as in the paper.
 
-`transformers` had this attention as position_embedding_type="relative_key_query" and dropped it in version 5. Here is
-that part alone; layers, masked-word head, saving and loading are the library's. Importing this module tells the
-library's Auto classes of it, so that whatever loads models by folder loads these.
+`transformers` offered this attention as position_embedding_type="relative_key_query" and dropped it in version 5. This
+module implements the attention only; layers, masked-language-model head, saving and loading are the library's.
+Importing it registers the model with the library's Auto classes, so everything that loads models by folder loads it.
 
     score(i, j) = (q_i·k_j + q_i·d_(j-i) + k_j·d_(j-i)) / √(width of a head)
 
-with one learned vector d for each distance; a distance that is longer than the longest known counts as that.
+with one learned vector d per distance. Distances beyond the maximum are clamped to it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ with needs("The RoBERTa baseline", "baselines"):
 
 
 class RelativeRobertaConfig(RobertaConfig):
-    """max_position_embeddings is one more than the longest distance that has a vector of its own."""
+    """max_position_embeddings is one more than the maximum distance."""
 
     model_type = "banyan-roberta"
 
 
 def by_distance(scores: Tensor) -> Tensor:
-    """[..., n, 2n - 1], where column c is the distance c - (n - 1), to [..., n, n]: row i, column j has that of j - i.
+    """Turn scores by distance [..., n, 2n - 1], column c for distance c - (n - 1), into scores by position [..., n, n].
 
-    Each row begins one column earlier than the one above it, so in a matrix one column narrower they stand in line.
+    Row i of the result starts one column further left in the input than row i - 1. Reshaping the flat array to rows
+    that are one column narrower therefore lines them up.
     """
     n = scores.shape[-2]
     return scores.flatten(-2)[..., n - 1 : n - 1 + n * (2 * n - 2)].unflatten(-1, (n, -1))[..., :n] if n > 1 else scores
 
 
 class RelativeAttention(nn.Module):
-    """In the place of RobertaSelfAttention, whose weights have the same names."""
+    """Replaces RobertaSelfAttention; the weights have the same names."""
 
     def __init__(self, config: RelativeRobertaConfig) -> None:
         super().__init__()
@@ -50,20 +51,20 @@ class RelativeAttention(nn.Module):
         self.dropout = config.attention_probs_dropout_prob
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, *_: Any, **__: Any) -> Any:
-        """attention_mask: [sentences, 1, 1, tokens], True where a key may be seen."""
+        """attention_mask: [sentences, 1, 1, tokens], True for keys to attend to."""
         q, k, v = (
             layer(hidden_states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
         bias = self.of_distances(q, k) * q.shape[-1] ** -0.5
-        if attention_mask is not None:  # by a finite number: a row that sees nothing must not become NaN
+        if attention_mask is not None:  # a finite value, so that a fully masked row does not become NaN
             bias = bias.masked_fill(~attention_mask, torch.finfo(bias.dtype).min)
         dropout = self.dropout if self.training else 0.0
         mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
         return mixed.transpose(1, 2).flatten(-2), None
 
     def of_distances(self, q: Tensor, k: Tensor) -> Tensor:
-        """q_i·d + k_j·d for all i and j, d being that of the distance j - i."""
+        """q_i·d + k_j·d for all i and j, where d is the vector of the distance j - i."""
         n = q.shape[-2]
         distances = torch.arange(1 - n, n, device=q.device).clamp(-self.longest, self.longest)
         d = self.distance_embedding(distances + self.longest).to(q.dtype)
@@ -71,7 +72,7 @@ class RelativeAttention(nn.Module):
 
 
 class WordsOnly(nn.Module):
-    """In the place of RobertaEmbeddings: positions are the attention's business, and there is one type of token."""
+    """Replaces RobertaEmbeddings: no positions, which the attention has, and no token types."""
 
     def __init__(self, config: RelativeRobertaConfig) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ class RelativeRobertaModel(RobertaPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **_: Any,
     ) -> BaseModelOutput:
-        """attention_mask: [sentences, tokens], 0 where there is only padding."""
+        """attention_mask: [sentences, tokens], 0 for padding."""
         hidden = self.embeddings(input_ids, inputs_embeds)
         seen = None if attention_mask is None else attention_mask[:, None, None, :].bool()
         for layer in self.encoder.layer:
@@ -121,7 +122,7 @@ class RelativeRobertaForMaskedLM(RobertaForMaskedLM):
     config_class = RelativeRobertaConfig
 
     def __init__(self, config: RelativeRobertaConfig) -> None:
-        RobertaPreTrainedModel.__init__(self, config)  # not RobertaForMaskedLM's, which makes what is replaced here
+        RobertaPreTrainedModel.__init__(self, config)  # RobertaForMaskedLM's would build the parts replaced here
         self.roberta: Any = RelativeRobertaModel(config)
         self.lm_head = RobertaLMHead(config)
         self.post_init()

@@ -1,7 +1,8 @@
-"""RoBERTa medium from scratch: 8 layers of 8 heads, 256 wide, feed-forward 2048, relative key-query positions.
+"""RoBERTa medium, trained from scratch by masked language modelling.
 
-That is 10.6 million parameters beside the embedding (the paper's "about 10M"), trained by masked language modelling.
-Pieces are those of our own tokenizer, as a Banyan of the same text has them; a text is the mean of its tokens.
+8 layers, 8 heads, width 256, feed-forward width 2048, relative key-query positions: 10.6 million parameters without the
+embedding (the paper's "about 10M"). The tokenizer is the BPE tokenizer that Banyan trains. A text is the mean of its
+tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ with needs("The RoBERTa baseline", "baselines"):
     from banyan.baselines.relative import RelativeRobertaConfig, RelativeRobertaForMaskedLM
     from banyan.support import devices
 
-LONGEST_TEXT = 512  # tokens that are encoded
+LONGEST_TEXT = 512  # tokens; longer texts are truncated
 
 
 def train(
@@ -53,18 +54,19 @@ def train(
     compile: bool = False,
     seed: int = 0,
 ) -> None:
-    """Write a RoBERTa of this text to the folder `out`. A run that was interrupted goes on with the same command.
+    """Train a RoBERTa on the text. The same command resumes an interrupted run.
 
-    corpus_paths: text as for banyan train, or one folder with a tokenizer.json and the store/ made with it.
-    steps: the paper's number. minutes: do as many as fit into these (0: all); how many is decided when the run begins.
-    patience: stop when held-out text became no likelier for so many hundredths of the run (0: never).
-    vocab_size: of the tokenizer; 0: a size that suits the text, as for banyan train.
-    half: write the weights in 16 bits. compile: let torch compile the layers first.
+    corpus_paths: text as for banyan train, or one folder with a tokenizer.json and the store/ tokenised with it.
+    steps: the paper's number. minutes: limit the steps to those that fit in this time (0: no limit), estimated by
+    timing some when the run begins.
+    patience: stop if the held-out loss has not improved for this many evaluations, of 100 in a full run (0: never).
+    vocab_size: of the tokenizer (0: chosen from the size of the corpus, as for banyan train).
+    half: write the weights as float16. compile: compile the layers with torch.compile.
     """
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
     settings["text"] = [str(path) for path in corpus_paths]
     if heads < 1 or dim % heads:
-        raise BanyanError(f"dim must be a multiple of heads, and {dim} is none of {heads}")
+        raise BanyanError(f"dim ({dim}) must be a multiple of heads ({heads})")
     plan = masked.Plan(steps, minutes, batch_size, lr, warmup, patience, seed)
     place, display = devices.choose(device), Display(quiet)
     with devices.using(place, False), quietly(), run_in(out, settings) as work:
@@ -76,8 +78,9 @@ def train(
         text = tokens.sentences(corpus_paths, work, pieces, tokenizer, display)
         torch.manual_seed(seed)
         model = RelativeRobertaForMaskedLM(medium(tokenizer, layers, heads, dim, feed_forward))
-        run = masked.Run(model, text, tokenizer.mask_token_id, plan, work, place, compile, record=True)
-        about = run.go(display)
+        mask = tokenizer.mask_token_id
+        trainer = masked.MaskedTrainer(model, text, mask, plan, work, place, compile, capture=True)
+        about = trainer.run(display)
         save_transformer(out, model, tokenizer, Manifest("roberta", settings, None, about), half)
     display.note(f"{about['steps']:,} of the paper's 200,000 steps, in {about['seconds']:,.0f} s")
 
@@ -91,7 +94,7 @@ def medium(
         num_hidden_layers=layers,
         num_attention_heads=heads,
         intermediate_size=feed_forward,
-        max_position_embeddings=Config().max_pieces,  # no distance beyond is ever trained
+        max_position_embeddings=Config().max_pieces,  # training has no longer distances
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
         eos_token_id=None,
@@ -99,7 +102,7 @@ def medium(
 
 
 def for_transformers(pieces: Tokenizer) -> PreTrainedTokenizerFast:
-    """Our tokenizer with the two tokens that are not text."""
+    """The tokenizer for transformers, with padding and mask tokens."""
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizers.Tokenizer.from_str(pieces.to_json()),
         pad_token="[PAD]",

@@ -1,18 +1,19 @@
-"""Sent2Vec (Pagliardini, Gupta and Jaggi 2018), after the paper and the authors' program.
+"""Sent2Vec (Pagliardini, Gupta and Jaggi 2018), as in the paper and the authors' program.
 
-A sentence is the mean of the vectors of its words and bigrams. For a word t of a sentence S, the mean h of S with a
-hole in the place of t (words and bigrams, less `dropout` bigrams drawn at random) should tell t from `negatives` other
-words, drawn in proportion to the root of their counts:
+A sentence is the mean of the vectors of its words and bigrams. For a target word t of a sentence S, the mean h of its
+context (S with t replaced by a mask, words and bigrams, without `dropout` random bigrams) is trained to distinguish t
+from `negatives` other words, drawn in proportion to the square root of their counts:
 
     loss = l(o_t·h) + Σ l(-o_n·h),   l(x) = log(1 + e^-x)
 
-with an output vector o of each word. The hole is a word of its own, as in the authors' program: it learns what all
-contexts have in common, and is in no text. A word of share f in the corpus is asked for with the probability
-min(1, √(sample/f) + sample/f), and never if it is rarer than `min_target`. The rate falls linearly to 0.
+where each word has an output vector o. The mask has a vector of its own, as in the authors' program; it learns what all
+contexts have in common and is used only in training. A word of relative frequency f is a target with the probability
+min(1, √(sample/f) + sample/f), and never if it occurs fewer than `min_target` times. The learning rate decays linearly
+to 0.
 
-The authors' threads write over each other's steps. Here the steps of BATCH sentences are computed from the same
-vectors, side by side, and then added in their order, each thread for some of the dimensions: the same bits for any
-number of threads. Bigrams share `buckets` vectors, by a hash.
+The authors' threads overwrite each other's updates. Here the updates of up to BATCH sentences are computed from the
+same vectors in parallel and then added in order, each thread for some of the dimensions. The result is bit-identical
+for any number of threads. Bigrams are hashed into `buckets` vectors.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from banyan.corpus.store import shuffled_batches
 from banyan.support import threads
 from banyan.support.display import Display
 
-BATCH = 32  # sentences whose steps are computed from the same vectors, at most
-MOST = 2.0  # learning rates that a vector should move at once, on average
-CHUNK = 2048  # sentences drawn from at a time
-_JOB = 4  # sentences
-_LANES = 16  # floats that a thread's dimensions are a multiple of
-_SHARED = 24  # targets that are worth several threads
-_NEGATIVES = 1 << 22  # places in the table that negatives are drawn from
+BATCH = 32  # most sentences whose updates are computed from the same vectors
+MOST = 2.0  # bound on the expected number of simultaneous updates of a vector, times the learning rate
+CHUNK = 2048  # sentences whose targets are drawn together
+_JOB = 4  # sentences per job of the thread pool
+_LANES = 16  # each thread's dimensions are a multiple of this
+_SHARED = 24  # fewest targets for which several threads pay off
+_NEGATIVES = 1 << 22  # size of the table that negatives are drawn from
 _kernel = njit(cache=True, nogil=True, error_model="numpy")
 _summing = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
@@ -60,12 +61,15 @@ def train(
     lower: bool = True,
     seed: int = 0,
 ) -> None:
-    """The defaults are those that the authors recommend for all of Wikipedia, but for dim, buckets, learning_rate and
-    sample (theirs: 4,000,000, 0.2 and 5e-6), which were chosen on the dev sets for 10 million words.
-    buckets: vectors that bigrams share by a hash (0: words only); each takes 4 * dim bytes.
-    dropout: bigrams of a sentence that are left out at random. negatives: words to tell the missing one from.
-    sample: frequent words are asked for less, min(1, √(sample/f) + sample/f) of the time.
-    min_count: rarer words are left out. min_target: rarer words are never asked for. lower: lower-case the text."""
+    """Train word and bigram vectors on the text.
+
+    The defaults are what the authors recommend for all of Wikipedia, except dim, buckets, learning_rate and sample,
+    which were chosen on the dev sets for 10 million words. (The authors: 4,000,000 buckets, 0.2 and 5e-6.)
+    buckets: vectors for hashed bigrams (0: words only); each takes 4 * dim bytes.
+    dropout: bigrams of a sentence to drop at random. negatives: negative samples per target.
+    sample: subsample frequent words: a word is a target with probability min(1, √(sample/f) + sample/f).
+    min_count: skip rarer words. min_target: rarer words are never targets. lower: lower-case the text.
+    """
     check(dim=(dim, 1), epochs=(epochs, 0), learning_rate=(learning_rate, 0), negatives=(negatives, 1))
     check(buckets=(buckets, 0), dropout=(dropout, 0), sample=(sample, 1e-12), min_count=(min_count, 1))
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
@@ -82,7 +86,7 @@ def train(
 
 
 class Sent2Vec(WordVectors):
-    """The encoder: the mean of words and bigrams; the rows of the table after the words' are those of the buckets."""
+    """An Encoder: the mean of words and bigrams. In the table, the rows of the buckets follow those of the words."""
 
     @classmethod
     def of_table(cls, vocabulary: Vocabulary, table: np.ndarray) -> Sent2Vec:
@@ -100,7 +104,7 @@ def load(folder: str | Path) -> Sent2Vec:
 
 @_kernel
 def _mixed(x):
-    """splitmix64: 64 bits that look like chance."""
+    """Hash 64 bits (splitmix64)."""
     x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -109,14 +113,14 @@ def _mixed(x):
 
 @_kernel
 def bigram_row(one, two, words, buckets):
-    """The row of a bigram in the table."""
+    """The table row of a bigram."""
     pair = (np.uint64(one) << np.uint64(32)) | np.uint64(two)
     return words + np.int64(_mixed(pair) % np.uint64(buckets))
 
 
 @_kernel
 def _with_bigrams(ids, offsets, words, buckets):
-    """The words of each text, then its bigrams."""
+    """The rows of each text: its words, then its bigrams."""
     n = len(offsets) - 1
     ends = np.zeros(n + 1, np.int64)
     for text in range(n):
@@ -133,12 +137,14 @@ def _with_bigrams(ids, offsets, words, buckets):
     return rows, ends
 
 
-# --- What is asked, and of which context -----------------------------------------------------------------------------
+# --- Targets and their contexts --------------------------------------------------------------------------------------
 
 
 class Drawing(NamedTuple):
-    asked: np.ndarray  # float64 [V]: how often a word is a target
-    table: np.ndarray  # int32: a uniform draw from it is a negative
+    """How targets and negatives are drawn."""
+
+    asked: np.ndarray  # float64 [V]: the probability that a word is a target
+    table: np.ndarray  # int32: negatives are drawn uniformly from this table
     negatives: int
     buckets: int
     dropout: int
@@ -155,31 +161,31 @@ class Drawing(NamedTuple):
         return cls(asked, np.searchsorted(roots, places).astype(np.int32), negatives, buckets, dropout)
 
     def batch(self, text: Coded, rate: float) -> int:
-        """How many sentences to learn from at once: few where words are few or steps long, for no vector should go far
-        by steps that were computed apart."""
+        """The number of sentences whose updates are computed together. It is lower for a small vocabulary or a high
+        learning rate, so that no vector moves far by updates computed independently."""
         targets = self.asked * text.vocabulary.counts
         negatives = self.negatives * np.bincount(self.table, minlength=len(targets)) / len(self.table)
-        output = (targets / max(targets.sum(), 1) + negatives).max()  # the most frequent one, of one target
-        row = len(text) / len(text.tokens)  # of the mean; a word may be in every sentence
+        output = (targets / max(targets.sum(), 1) + negatives).max()  # updates of the most frequent output, per target
+        row = len(text) / len(text.tokens)  # for an input that occurs in every sentence
         steps = targets.sum() / len(text) * max(output, row)
         return int(np.clip(MOST / max(steps * rate, 1e-9), 1, BATCH))
 
 
 class Targets(NamedTuple):
-    """Of sentence s all rows, words then bigrams, are rows[bounds[s] : bounds[s + 1]], and its targets are the k in
-    first[s]..first[s + 1]. The context of target k is all of them but without[ends[k] : ends[k + 1]], and those of the
-    hole, instead[k], as far as they are not -1. The word itself is outputs[k, 0], the negatives follow it."""
+    """Sentence s has the rows (words, then bigrams) rows[bounds[s] : bounds[s + 1]] and the targets first[s] to
+    first[s + 1] - 1. The context of target k is these rows without without[ends[k] : ends[k + 1]], plus those rows of
+    instead[k] that are not -1. outputs[k, 0] is the target word; its negatives follow."""
 
     rows: np.ndarray  # int32
     bounds: np.ndarray  # int64 [S + 1]
     first: np.ndarray  # int64 [S + 1]
     without: np.ndarray  # int32
     ends: np.ndarray  # int64 [n + 1]
-    instead: np.ndarray  # int32 [n, 3]: the hole, its bigrams with the words before and after it
+    instead: np.ndarray  # int32 [n, 3]: the mask, and its bigrams with the words before and after it
     outputs: np.ndarray  # int32 [n, 1 + negatives]
 
     def some(self, start: int, end: int) -> Targets:
-        """Of these sentences; indices into `rows` and `without` stay as they are, those of targets begin at 0."""
+        """The targets of these sentences, numbered from 0. Indices into `rows` and `without` do not change."""
         at, to = self.first[start], self.first[end]
         bounds, first, ends = self.bounds[start : end + 1], self.first[start : end + 1] - at, self.ends[at : to + 1]
         return Targets(self.rows, bounds, first, self.without, ends, self.instead[at:to], self.outputs[at:to])
@@ -187,14 +193,14 @@ class Targets(NamedTuple):
 
 @_kernel
 def _uniform(key, a, b):
-    """In [0, 1), of a place: asked again, it is the same."""
+    """A random number in [0, 1) that is a function of (key, a, b)."""
     bits = _mixed(_mixed(key ^ _mixed(np.uint64(a))) ^ np.uint64(b))
     return np.float64(bits >> np.uint64(11)) * (1.0 / (1 << 53))
 
 
 @_kernel
 def _asked(tokens, start, end, key, asked):
-    """How many words of a sentence are targets. One word alone has no context."""
+    """How many words of a sentence are targets: none in a sentence of one word, which has no context."""
     n = 0
     for at in range(start, end):
         n += end - start > 1 and _uniform(key, at, 0) < asked[tokens[at]]
@@ -203,7 +209,7 @@ def _asked(tokens, start, end, key, asked):
 
 @_kernel
 def _draw(tokens, offsets, chosen, key, asked, table, negatives, buckets, dropout):
-    """The targets of these sentences; those that have none are left out."""
+    """Draw the targets of these sentences; leave out sentences without targets."""
     counts = np.array([_asked(tokens, offsets[s], offsets[s + 1], key, asked) for s in chosen])
     lengths = np.array([offsets[s + 1] - offsets[s] for s in chosen])
     n, used = counts.sum(), (counts > 0).sum()
@@ -221,7 +227,7 @@ def _draw(tokens, offsets, chosen, key, asked, table, negatives, buckets, dropou
             if _uniform(key, at, 0) < asked[tokens[at]]:
                 own, length = rows[bounds[s] :], end - start
                 place = key, at, len(asked), buckets, dropout
-                ends[k + 1] = _punch(own, length, at - start, *place, without, ends[k], instead[k])
+                ends[k + 1] = _mask(own, length, at - start, *place, without, ends[k], instead[k])
                 _draw_outputs(tokens[at], at, key, table, outputs[k])
                 k += 1
         s += 1
@@ -231,7 +237,7 @@ def _draw(tokens, offsets, chosen, key, asked, table, negatives, buckets, dropou
 
 @_kernel
 def _fill(tokens, start, end, words, buckets, rows, filled):
-    """Writes the rows of a sentence; where they end."""
+    """Write the rows of a sentence; return where they end."""
     for i in range(start, end):
         rows[filled] = tokens[i]
         filled += 1
@@ -243,10 +249,10 @@ def _fill(tokens, start, end, words, buckets, rows, filled):
 
 
 @_kernel
-def _punch(rows, length, i, key, at, words, buckets, dropout, without, filled, instead):
-    """Makes the hole in the place of word i: writes which rows of the sentence are not in its context, the word, its
-    bigrams and `dropout` bigrams (fewer, if there are fewer), and which stand for the hole. Where the former end."""
-    hole = words  # its number as a word, after all others
+def _mask(rows, length, i, key, at, words, buckets, dropout, without, filled, instead):
+    """Mask word i: write to `without` the rows that are not in its context (the word, its bigrams and up to `dropout`
+    random bigrams), and to `instead` the rows of the mask. Return where `without` ends."""
+    masked = words  # the index of the mask as a word: after all others
     without[filled] = rows[i]
     filled += 1
     instead[0], instead[1], instead[2] = words + buckets, -1, -1
@@ -255,16 +261,16 @@ def _punch(rows, length, i, key, at, words, buckets, dropout, without, filled, i
     left = length - 1
     drop = min(dropout, left)
     for j in range(length - 1):
-        dropped = _uniform(key, at, j + 1) * left < drop  # so that exactly that many are dropped
+        dropped = _uniform(key, at, j + 1) * left < drop  # drops exactly that many
         drop -= dropped
         left -= 1
         if dropped or j == i or j + 1 == i:
             without[filled] = rows[length + j]
             filled += 1
         if not dropped and j + 1 == i:
-            instead[1] = bigram_row(rows[j], hole, words, buckets)
+            instead[1] = bigram_row(rows[j], masked, words, buckets)
         if not dropped and j == i:
-            instead[2] = bigram_row(hole, rows[j + 1], words, buckets)
+            instead[2] = bigram_row(masked, rows[j + 1], words, buckets)
     return filled
 
 
@@ -280,16 +286,16 @@ def _draw_outputs(target, at, key, table, outputs):
         outputs[n] = word
 
 
-# --- Learning --------------------------------------------------------------------------------------------------------
+# --- Training --------------------------------------------------------------------------------------------------------
 
 
 class Model(NamedTuple):
-    table: np.ndarray  # float32 [V + buckets + 1, E], the last for the hole
+    table: np.ndarray  # float32 [V + buckets + 1, E], the last for the mask
     outputs: np.ndarray  # float32 [V, E]
 
     @classmethod
     def new(cls, words: int, dim: int, buckets: int, seed: int) -> Model:
-        """Between ±1/dim, outputs 0."""
+        """Initialise the inputs uniformly in ±1/dim and the outputs with 0."""
         table = np.random.Generator(np.random.Philox(seed)).random((words + buckets + 1, dim), np.float32)
         table *= np.float32(2 / dim)
         table -= np.float32(1 / dim)
@@ -297,9 +303,11 @@ class Model(NamedTuple):
 
 
 @_summing
-def _look(table, vectors, rows, bounds, first, without, ends, instead, outputs, rate, hidden, steps, factors, losses):
-    """Of the targets of some sentences: h, the step of each row of the context, and the factor of h in the step of
-    each output. The rows of a sentence are summed once, and what a target leaves out is taken from the sum."""
+def _compute_updates(
+    table, vectors, rows, bounds, first, without, ends, instead, outputs, rate, hidden, steps, factors, losses
+):
+    """Compute for the targets of some sentences: h, the update of each row of the context, and the factor of h in the
+    update of each output. The rows of a sentence are summed once; each target subtracts what its context lacks."""
     e = table.shape[1]
     whole = np.empty(e, np.float32)
     for s in range(len(first) - 1):
@@ -325,14 +333,14 @@ def _look(table, vectors, rows, bounds, first, without, ends, instead, outputs, 
             share = np.float32(1) / np.float32(size)
             for j in range(e):
                 h[j] *= share
-            losses[k] = _judge(vectors, outputs[k], rate, h, step, factors[k])
+            losses[k] = _target_loss(vectors, outputs[k], rate, h, step, factors[k])
             for j in range(e):
                 step[j] *= share
 
 
 @_summing
-def _judge(vectors, outputs, rate, h, step, factors):
-    """The loss of a target; adds up the step of h."""
+def _target_loss(vectors, outputs, rate, h, step, factors):
+    """Return the loss of a target; add up the update of h in `step`."""
     loss = np.float32(0)
     for n in range(len(outputs)):
         o = vectors[outputs[n]]
@@ -348,8 +356,10 @@ def _judge(vectors, outputs, rate, h, step, factors):
 
 
 @_kernel
-def _add(table, vectors, rows, bounds, first, without, ends, instead, outputs, hidden, steps, factors, begin, end):
-    """Adds the steps of all targets, in their order, to dimensions begin..end."""
+def _apply_updates(
+    table, vectors, rows, bounds, first, without, ends, instead, outputs, hidden, steps, factors, begin, end
+):
+    """Add the updates of all targets, in order, to the dimensions begin to end - 1."""
     total = np.empty(end - begin, np.float32)
     for s in range(len(first) - 1):
         total[:] = 0
@@ -376,7 +386,7 @@ def _add(table, vectors, rows, bounds, first, without, ends, instead, outputs, h
 
 
 def step(model: Model, targets: Targets, rate: float) -> float:
-    """Learns from these targets at once; the sum of their losses before."""
+    """Update the model with these targets together; return the sum of their losses before the update."""
     n, e = len(targets.outputs), model.table.shape[1]
     hidden, steps = np.empty((n, e), np.float32), np.empty((n, e), np.float32)
     factors, losses = np.empty(targets.outputs.shape, np.float32), np.empty(n)
@@ -386,18 +396,18 @@ def step(model: Model, targets: Targets, rate: float) -> float:
         some = slice(targets.first[start], targets.first[end])
         scratch = (array[some] for array in (hidden, steps, factors, losses))
         jobs.append((*model, *targets.some(start, end), np.float32(rate), *scratch))
-    threads.run(_look, jobs)
+    threads.run(_compute_updates, jobs)
     width = -(-e // threads.available()) if n >= _SHARED else e
     width += -width % _LANES
     found = hidden, steps, factors
-    threads.run(_add, [(*model, *targets, *found, at, min(at + width, e)) for at in range(0, e, width)])
+    threads.run(_apply_updates, [(*model, *targets, *found, at, min(at + width, e)) for at in range(0, e, width)])
     return float(losses.sum())
 
 
 def fit(
     model: Model, text: Coded, drawing: Drawing, epochs: int, rate: float, seed: int, display: Display
 ) -> list[float]:
-    """Trains the model in place; the mean loss of a target in each epoch."""
+    """Train the model in place; return the mean loss per target of each epoch."""
     losses: list[float] = []
     size = drawing.batch(text, rate)
     with display.bar("training", epochs * len(text), "sentences") as meter:

@@ -1,9 +1,9 @@
-"""SimCSE, unsupervised (Gao, Yao and Chen 2021), on top of a transformer: a sentence goes through it twice, each time
-with other dropout, and must find itself again among the others of the batch.
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): each sentence is encoded twice with different dropout, and the two
+vectors must match, with the other sentences of the batch as negatives.
 
-Model and loss are those of sentence-transformers. Settings are the authors' for RoBERTa (batch 512, 1e-5 falling
-linearly to 0, one epoch, temperature 0.05, 32 tokens), but sentences are means of their tokens, as in the paper, and
-no labelled pairs choose among checkpoints: the last step is the result.
+Model and loss are those of sentence-transformers. The settings are the authors' for RoBERTa (batch size 512, learning
+rate 1e-5 with linear decay to 0, one epoch, temperature 0.05, 32 tokens) with two differences: a sentence is the mean
+of its tokens, as in the Banyan paper, and the last step is the result, not the best checkpoint on labelled pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from banyan.baselines.folder import Manifest
-from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, finish, go_on, run_in
+from banyan.baselines.unfinished import CHECKPOINT, RECORD, STOPPED, finish, resumed, run_in
 from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display
@@ -56,25 +56,24 @@ def train(
     half: bool = False,
     seed: int = 0,
 ) -> None:
-    """Write a transformer that was trained further by SimCSE on this text to the folder `out`. A run that was
-    interrupted goes on with the same command.
+    """Train a transformer further with SimCSE on the text. The same command resumes an interrupted run.
 
-    corpus_paths: text as for banyan train, or one folder with a tokenizer.json and the store/ made with it.
-    init: where to start from: the folder of `banyan baseline roberta`, any other folder, or a name on the Hub.
-    longest: tokens of a sentence; the rest of it is cut off.
-    half: write the weights in 16 bits.
+    corpus_paths: text as for banyan train, or one folder with a tokenizer.json and the store/ tokenised with it.
+    init: the transformer to start from: a folder, such as that of `banyan baseline roberta`, or a name on the Hub.
+    longest: truncate sentences to this many tokens.
+    half: write the weights as float16.
     """
     settings = {name: value for name, value in locals().items() if name not in ("corpus_paths", "out", "quiet")}
     settings["text"] = [str(path) for path in corpus_paths]
     if not init:
-        raise BanyanError("SimCSE starts from a transformer: --set init=FOLDER")
+        raise BanyanError("SimCSE needs a transformer to start from: --set init=FOLDER")
     plan = Plan(epochs, batch_size, lr, temperature, longest, seed)
     place, display = devices.choose(device), Display(quiet)
     model = load_any(init, device=str(place), precision="float32").model
     with devices.using(place, False), quietly(), run_in(out, settings) as work:
         text = tokens.sentences(corpus_paths, work, pieces_of(model.tokenizer), model.tokenizer, display)
         try:
-            about = learn(model, text, plan, work, display)
+            about = fit(model, text, plan, work, display)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(STOPPED) from None
         (model.half() if half else model).eval()
@@ -100,13 +99,13 @@ class Plan:
                 raise BanyanError(f"{name} must be more than 0, not {getattr(self, name)}")
 
 
-def learn(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: Display) -> dict[str, Any]:
-    """Changes the model; what there is to say about it. work: a folder for checkpoints; this goes on from the last."""
+def fit(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: Display) -> dict[str, Any]:
+    """Train the model in place and return the statistics. Resume from the checkpoint in `work`, if there is one."""
     loss_of = MultipleNegativesRankingLoss(model, scale=1 / plan.temperature)
     optimiser = devices.adam(model.parameters(), plan.lr)
     per_epoch = math.ceil(len(text) / plan.batch_size)
     steps = max(round(plan.epochs * per_epoch), 1)
-    kept = _Kept(work, model, optimiser, text.store.fingerprint)
+    kept = _Checkpoints(work, model, optimiser, text.store.fingerprint)
     progress, batches, epoch = kept.progress, [], -1
     model.train()
     with display.bar("SimCSE", steps, "steps") as meter:
@@ -114,7 +113,7 @@ def learn(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: D
             if step // per_epoch != epoch:
                 epoch = step // per_epoch
                 batches = tokens.by_length(text.lengths, plan.batch_size, plan.seed, epoch)
-            torch.manual_seed(plan.seed * steps + step)  # dropout's
+            torch.manual_seed(plan.seed * steps + step)  # for dropout
             for group in optimiser.param_groups:
                 group["lr"] = plan.lr * (1 - step / steps)
             loss = _loss(loss_of, model.device, *text.batch(batches[step % per_epoch], plan.longest)[:2])
@@ -131,13 +130,13 @@ def learn(model: Any, text: tokens.Sentences, plan: Plan, work: Path, display: D
     return {**about, "sentences": len(text), "loss": progress.loss_sum / ((steps - 1) % per_epoch + 1)}
 
 
-class _Kept:
-    """What an interrupted run goes on from."""
+class _Checkpoints:
+    """Restores the last checkpoint, and saves new ones at intervals."""
 
     def __init__(self, work: Path, model: Any, optimiser: torch.optim.Optimizer, data: str) -> None:
         self.model, self.optimiser = model, optimiser
         self.path, self.record, self.before = work / CHECKPOINT, work / RECORD, 0.0
-        self.progress = go_on(self.path, model, optimiser, Progress(data=data))
+        self.progress = resumed(self.path, model, optimiser, Progress(data=data))
         if self.progress.step:
             self.before = json.loads(self.record.read_text(encoding="utf-8"))["seconds"]
         self.started = self.saved = time.monotonic()
@@ -155,7 +154,7 @@ class _Kept:
 
 
 def _loss(loss_of: Any, device: torch.device, ids: np.ndarray, real: np.ndarray) -> Tensor:
-    """Of a batch that goes through the model twice."""
+    """The loss of a batch that is encoded twice."""
     features = {
         "input_ids": torch.from_numpy(ids).to(device),
         "attention_mask": torch.from_numpy(real.astype(np.int64)).to(device),

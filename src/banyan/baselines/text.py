@@ -1,8 +1,8 @@
-"""Words: how a text is cut into them, which ones a corpus has, and the corpus as their numbers.
+"""Splitting text into words, the vocabulary of a corpus, and the corpus as word indices.
 
-A word is what stands between white space, when punctuation and symbols (Unicode's classes P and S) count as white
-space too: "don't" is two words, and the vowel signs of Hindi are part of one. Text is lower-cased unless told not to.
-There is no cutting of Thai, Chinese or Japanese, which do not write spaces between words: cut such text beforehand.
+Words are separated by white space, punctuation and symbols (Unicode categories P and S): "don't" is two words, and the
+vowel signs of Hindi are part of a word. Text is lower-cased by default. Thai, Chinese and Japanese, which are written
+without spaces, are not segmented: segment such text beforehand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BETWEEN_NOTES = 20_000  # sentences
 
 
 class _Spaces(dict[int, str]):
-    """For str.translate: a space for every mark of punctuation and symbol, looked up in Unicode's data once each."""
+    """A table for str.translate that maps punctuation and symbols to spaces. Each character is looked up once."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -35,13 +35,13 @@ _SPACES = _Spaces()
 
 
 def words(text: str, lower: bool = True) -> list[str]:
-    """The words of a text, in their order."""
+    """The words of a text, in order."""
     return (text.lower() if lower else text).translate(_SPACES).split()
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a corpus, the most frequent first (of equals, by their spelling), and how often each occurs."""
+    """The words of a corpus and their counts, most frequent first; words with equal counts are sorted."""
 
     words: list[str]
     counts: np.ndarray  # int64 [V]
@@ -55,7 +55,7 @@ class Vocabulary:
 
     @classmethod
     def from_text(cls, path: Path, lower: bool) -> Vocabulary:
-        """Of a file that holds what `to_text` gave."""
+        """Read a file written with `to_text`."""
         rows = [line.split(" ") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
         try:
             return cls([row[0] for row in rows], np.array([int(row[1]) for row in rows], np.int64), lower)
@@ -65,10 +65,10 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Coded:
-    """A corpus as numbers of words; those that are too rare are left out, and their neighbours move together."""
+    """A corpus as word indices. Rare words are removed before training, so their neighbours become adjacent."""
 
     vocabulary: Vocabulary
-    tokens: np.ndarray  # int32
+    tokens: np.ndarray  # int32: indices into the vocabulary
     offsets: np.ndarray  # int64: sentence i is tokens[offsets[i] : offsets[i + 1]]
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Coded:
 
 
 def sentences(corpus_paths: Sequence[str | Path], display: Display) -> Iterator[str]:
-    """Of a corpus, behind a bar."""
+    """The sentences of a corpus, with a progress bar."""
     corpus = Corpus(list(corpus_paths))
     display.note(corpus.layout_reason)
     with display.bar("reading", corpus.bytes_total, "bytes") as meter:
@@ -87,7 +87,7 @@ def sentences(corpus_paths: Sequence[str | Path], display: Display) -> Iterator[
 
 
 def coded(texts: Iterable[str], min_count: int, lower: bool) -> Coded:
-    """Reads the texts once. Words that occur less often than `min_count` are no words of the vocabulary."""
+    """Index the texts by their own vocabulary, which leaves out words with fewer than `min_count` occurrences."""
     numbers: dict[str, int] = {}
     tokens, ends = array("i"), array("q", [0])
     for text in texts:
@@ -99,8 +99,8 @@ def coded(texts: Iterable[str], min_count: int, lower: bool) -> Coded:
     kept = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda number: (-counts[number], spelt[number]))
     if len(kept) < 2:
         raise BanyanError(
-            f"the text has {len(numbers):,} different words, of which {len(kept)} occur {min_count} times or more: "
-            "give more text, or a smaller --set min_count=N"
+            f"the text has {len(numbers):,} distinct words, of which {len(kept)} occur {min_count} times or more: "
+            "give more text, or lower --set min_count=N"
         )
     renamed = np.full(len(numbers), -1, np.int32)
     renamed[kept] = np.arange(len(kept), dtype=np.int32)
@@ -112,7 +112,7 @@ def coded(texts: Iterable[str], min_count: int, lower: bool) -> Coded:
 
 
 def coded_as(texts: Iterable[str], spelt: Sequence[str], lower: bool) -> Coded:
-    """With the words of someone else's vocabulary, in its order; other words are left out."""
+    """Index the texts by a given vocabulary; other words are left out."""
     numbers = {word: number for number, word in enumerate(spelt)}
     tokens, ends = array("i"), array("q", [0])
     for text in texts:
@@ -120,18 +120,18 @@ def coded_as(texts: Iterable[str], spelt: Sequence[str], lower: bool) -> Coded:
         ends.append(len(tokens))
     seen = np.frombuffer(tokens, np.int32) if tokens else np.empty(0, np.int32)
     if not len(seen):
-        raise BanyanError("no word of the text is among the vectors: are they of this language, and is lower right?")
+        raise BanyanError("the vectors contain no word of the text: check their language, and --set lower")
     counts = np.bincount(seen, minlength=len(spelt))
     return Coded(Vocabulary(list(spelt), counts, lower), seen, np.frombuffer(ends, np.int64))
 
 
 def check_finite(loss: float) -> None:
     if not np.isfinite(loss):
-        raise BanyanError("the loss is no longer finite: the steps are too long; --set a smaller learning_rate")
+        raise BanyanError("the loss is no longer finite: lower --set learning_rate")
 
 
 def check(**least: tuple[float, float]) -> None:
-    """check(dim=(dim, 1)): an error for a setting below what it can be."""
+    """check(dim=(dim, 1)) refuses a dim below 1."""
     for name, (value, lowest) in least.items():
         if not value >= lowest:
             raise BanyanError(f"{name} must be at least {lowest:g}, not {value:g}")

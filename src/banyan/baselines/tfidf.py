@@ -1,7 +1,6 @@
-"""TF-IDF of character 3- and 4-grams inside words (scikit-learn's char_wb), sublinear counts, compared by cosine.
+"""TF-IDF of character 3- and 4-grams inside words (scikit-learn's char_wb), with sublinear term frequency and cosine.
 
-Its vectors are as long as there are n-grams, so it compares texts itself: sparse rows of length 1, whose products are
-cosines.
+Its vectors have one dimension per n-gram. They are kept sparse, so this is a Comparer and not an Encoder.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NGRAMS, _IDF = "ngrams.txt", "idf.safetensors"
 
 
 def train(corpus_paths: Sequence[str | Path], out: str | Path, *, quiet: bool = False, lines: int = LINES) -> None:
-    """lines: of the text, from its beginning, that n-grams and their IDF are counted in."""
+    """lines: compute the n-grams and their IDF from this many lines, from the beginning of the text."""
     check(lines=(lines, 1))
     folders.check_new(out)
     model = TfIdf(islice(sentences(corpus_paths, Display(quiet)), lines))
@@ -46,7 +45,7 @@ def _vectorizer(**more: Any) -> Any:
 
 
 class TfIdf:
-    """Compares texts; its rows are sparse."""
+    """A Comparer with sparse vectors."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         try:
@@ -55,7 +54,7 @@ class TfIdf:
             raise BanyanError(f"cannot count character n-grams: {error}") from None
 
     def rows(self, texts: Sequence[str]) -> Any:
-        """csr_matrix [n, n-grams], of length 1 each."""
+        """Vectors of norm 1, csr_matrix [n, n-grams]."""
         return self.vectorizer.transform(texts)
 
     def similarity(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
@@ -77,9 +76,9 @@ class TfIdf:
     def load(cls, folder: Path) -> TfIdf:
         from safetensors.numpy import load_file
 
-        ngrams = (folder / _NGRAMS).read_text(encoding="utf-8").split("\n")[:-1]  # no n-gram holds the end of a line
+        ngrams = (folder / _NGRAMS).read_text(encoding="utf-8").split("\n")[:-1]  # n-grams contain no newlines
         vectorizer = _vectorizer(vocabulary={ngram: number for number, ngram in enumerate(ngrams)})
         vectorizer.idf_ = load_file(folder / _IDF)["idf"]
-        model = cls.__new__(cls)  # nothing is counted again
+        model = cls.__new__(cls)  # __init__ would fit a vectorizer
         model.vectorizer = vectorizer
         return model

@@ -1,4 +1,4 @@
-"""A corpus as a transformer reads it: a store of its own pieces, sentences of similar length in one batch."""
+"""A tokenised corpus for training transformers, with batches of sentences of similar length."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from banyan.errors import BanyanError
 from banyan.support.display import COMPILING, Display
 from banyan.tokenizer import Tokenizer
 
-POOL = 50  # batches among which sentences are sorted by length
-ROUND = 8  # widths are multiples of it, which suits GPUs
-HELD_OUT, HELD_OUT_SHARE = 1000, 100  # at most, and one sentence in so many
+POOL = 50  # batches whose sentences are sorted by length together
+ROUND = 8  # batch widths are multiples of this, which suits GPUs
+HELD_OUT, HELD_OUT_SHARE = 1000, 100  # one sentence in 100 is held out, at most 1000
 _DECODED = 10_000  # sentences at a time
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of a store, between the special tokens that a transformer puts around a text."""
+    """Some sentences of a store, with the special tokens that a transformer adds to them."""
 
     store: Store
-    indices: np.ndarray  # those of the store that are meant
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    indices: np.ndarray  # of the sentences in the store
+    before: tuple[int, ...]  # special tokens at the start of a text
+    after: tuple[int, ...]  # and at its end
     pad: int
 
     def __len__(self) -> int:
@@ -43,9 +43,9 @@ class Sentences:
         return offsets[self.indices + 1] - offsets[self.indices]
 
     def batch(self, chosen: np.ndarray, longest: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Token ids [n, width], where they are real and not padding, and where they are text and not special.
+        """Token ids [n, width]; a mask of real tokens (not padding); a mask of text (neither padding nor special).
 
-        longest: tokens of a sentence, special ones included; what is beyond is cut off.
+        longest: truncate sentences to this many tokens, including special ones.
         """
         pieces, offsets = self.store.batch(self.indices[chosen])
         lengths = np.diff(offsets)
@@ -62,7 +62,7 @@ class Sentences:
         return ids, real, text
 
     def parts(self, seed: int) -> tuple[Sentences, Sentences]:
-        """What is trained on, and what is held out."""
+        """The sentences to train on, and the held-out ones."""
         (order,) = shuffled_batches(len(self), len(self), seed, epoch=2**32)  # an epoch that no run reaches
         out = min(len(self) // HELD_OUT_SHARE, HELD_OUT)
         if not out:
@@ -73,24 +73,24 @@ class Sentences:
 
 
 def by_length(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Every index once, batches of similar lengths in random order: a function of (seed, epoch)."""
+    """Batches of indices of sentences of similar length, in random order: a function of (seed, epoch)."""
     pools = shuffled_batches(len(lengths), POOL * batch_size, seed, epoch)
     ranked = [pool[np.argsort(lengths[pool], kind="stable")] for pool in pools]
     batches = [pool[start : start + batch_size] for pool in ranked for start in range(0, len(pool), batch_size)]
-    (order,) = shuffled_batches(len(batches), len(batches), seed, epoch, rank=1)  # another order than above
+    (order,) = shuffled_batches(len(batches), len(batches), seed, epoch, rank=1)  # rank=1: a different random stream
     return [batches[number] for number in order]
 
 
 def is_prepared(paths: Sequence[str | Path]) -> bool:
-    """Whether a corpus is one folder with a tokenizer.json and the store/ that was made with it."""
+    """Whether a corpus is one folder with a tokenizer.json and the store/ tokenised with it."""
     return len(paths) == 1 and all((Path(paths[0]) / name).exists() for name in (TOKENIZER, "store/meta.json"))
 
 
 def made_tokenizer(paths: Sequence[str | Path], vocab_size: int, display: Display) -> Tokenizer:
-    """That of a prepared corpus, or one made of the text (vocab_size 0: of a size that suits it)."""
+    """The tokenizer of a prepared corpus, or one trained on the text (vocab_size 0: chosen from the corpus size)."""
     if is_prepared(paths):
         return Tokenizer.from_file(Path(paths[0]) / TOKENIZER)
-    display.note("making a bpe vocabulary of the corpus")
+    display.note("training a BPE tokenizer on the corpus")
     with display.patience(COMPILING, 15):
         return Tokenizer.train(Corpus(list(paths)), vocab_size=vocab_size or None)
 
@@ -98,15 +98,15 @@ def made_tokenizer(paths: Sequence[str | Path], vocab_size: int, display: Displa
 def sentences(
     paths: Sequence[str | Path], work: Path, pieces: Tokenizer, special: Any, display: Display
 ) -> Sentences:
-    """The corpus in `pieces`: a prepared one as it is, else a store in the folder `work`.
+    """The tokenised corpus: a prepared one as it is, or one tokenised with `pieces` into a store in the folder `work`.
 
-    special: the tokenizer of transformers that knows the same pieces, and what to put around them.
+    special: the transformers tokenizer with the same subwords, which defines the special tokens.
     """
     if is_prepared(paths):
         folder = Path(paths[0])
         known = Tokenizer.from_file(folder / TOKENIZER).pieces
         if known != pieces.pieces[: len(known)]:  # special tokens may follow
-            raise BanyanError(f"{folder} was prepared with another tokenizer than the model's: give the text itself")
+            raise BanyanError(f"{folder} was tokenised with a different tokenizer than the model's: give the text")
         store = Store.open(folder / "store")
     else:
         limits = Config()
@@ -123,7 +123,7 @@ def sentences(
 
 
 def texts(paths: Sequence[str | Path]) -> Iterator[str]:
-    """The sentences of a corpus; of a prepared one, what its pieces spell."""
+    """The sentences of a corpus; those of a prepared one are decoded from its tokens."""
     if not is_prepared(paths):
         yield from Corpus(list(paths))
         return
@@ -135,7 +135,7 @@ def texts(paths: Sequence[str | Path]) -> Iterator[str]:
 
 
 def around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """What a tokenizer puts before and after a text, and its padding."""
+    """The special tokens that a tokenizer adds before and after a text, and its padding token."""
     marked = tokenizer("a", return_special_tokens_mask=True)
     text = np.flatnonzero(np.equal(marked["special_tokens_mask"], 0))
     ids = marked["input_ids"]

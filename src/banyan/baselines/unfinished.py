@@ -1,4 +1,4 @@
-"""The folder of a run that may be interrupted: what it needs is in out/training until the model is there."""
+"""Training runs that can be interrupted and resumed. Their state is in out/training until the model is finished."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from banyan.support import files
 from banyan.training import checkpoint
 from banyan.training.checkpoint import Progress
 
-STOPPED = "stopped; the same command goes on from the last checkpoint, if there is one yet"
+STOPPED = "stopped; the same command resumes from the last checkpoint, if there is one"
 CHECKPOINT = "checkpoint.safetensors"
-RECORD = "run.json"  # in that folder, from the first step or checkpoint on
+RECORD = "run.json"  # in out/training, once training has begun
 _TRAINING = "training"
-_MAY_CHANGE = ("device", "compile", "half")  # when a run goes on
+_MAY_CHANGE = ("device", "compile", "half")  # when a run is resumed
 
 
 @contextmanager
 def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
-    """out/training, held for this process. `out` must be new, or hold an unfinished run, which then goes on if it was
-    begun with the same settings."""
+    """Lock and return out/training. `out` must be new, or hold an unfinished run with the same settings to resume."""
     out = Path(out)
     work = out / _TRAINING
     if not work.is_dir() or (out / MANIFEST).exists():
@@ -37,15 +36,16 @@ def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
         try:
             yield work
         except BanyanError:
-            if not (work / RECORD).exists():  # nothing was begun that could go on
+            if not (work / RECORD).exists():  # there is nothing to resume
                 shutil.rmtree(work, ignore_errors=True)
                 with suppress(OSError):
                     out.rmdir()
             raise
 
 
-def go_on(checkpoint_path: Path, model: Any, optimiser: Any, progress: Progress) -> Progress:
-    """Where the run is whose checkpoint this is, of the same text as `progress`; that, if there is none yet."""
+def resumed(checkpoint_path: Path, model: Any, optimiser: Any, progress: Progress) -> Progress:
+    """Load the checkpoint, if there is one, into model and optimiser, and return its progress; otherwise `progress`.
+    Refuse a checkpoint of another text."""
     if not checkpoint_path.exists():
         return progress
     again = f"remove {checkpoint_path.parent.parent} to start again"
@@ -61,13 +61,13 @@ def _check_same(record: Path, settings: dict[str, Any]) -> None:
     for name, begun in json.loads(record.read_text(encoding="utf-8")).items():
         if (now := settings.get(name)) != begun:
             raise BanyanError(
-                f"the unfinished run in {record.parent.parent} was begun with {name}={begun}, not {now}: say the same, "
-                "or remove the folder to start again"
+                f"the unfinished run in {record.parent.parent} began with {name}={begun}, not {now}: use the same "
+                "value to resume it, or remove the folder to start again"
             )
 
 
 def finish(out: str | Path, save: Callable[[Path], object], manifest: Manifest) -> None:
-    """What `save` writes into a folder becomes part of `out`; its manifest comes last, and the run is forgotten."""
+    """Move what `save` writes into `out`, write the manifest last, and remove the state of the run."""
     out = Path(out)
     building = out / _TRAINING / "finished"
     shutil.rmtree(building, ignore_errors=True)
@@ -76,7 +76,7 @@ def finish(out: str | Path, save: Callable[[Path], object], manifest: Manifest) 
     for path in building.iterdir():
         if path.is_file():
             files.sync(path)
-        elif (out / path.name).is_dir():  # of a run that was killed right here
+        elif (out / path.name).is_dir():  # left by a run that was killed at this point
             shutil.rmtree(out / path.name)
         os.replace(path, out / path.name)
     write(out, manifest)

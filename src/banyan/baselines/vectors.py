@@ -1,9 +1,9 @@
-"""Texts from vectors of words: the mean, the mean without stop words, or SIF.
+"""Text vectors from word vectors: the mean, the mean without stop words, or SIF.
 
-SIF (Arora, Liang and Ma 2017, "A simple but tough-to-beat baseline for sentence embeddings"): each word counts
-a / (a + p(word)), p its share of the corpus and a = 0.001, and what all sentences have in common, their first
-principal component, is taken away. That component is of sentences of the training corpus, so that the vector of a text
-does not depend on what else is measured.
+SIF (Arora, Liang and Ma 2017, "A simple but tough-to-beat baseline for sentence embeddings"): each word has the weight
+a / (a + p(word)), where p is its relative frequency and a = 0.001, and the first principal component of the sentence
+vectors is removed. The component is computed from the training corpus, so the vector of a text does not depend on the
+other texts of an evaluation.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from banyan.support.needs import needs
 VECTORS, WORDS = "vectors.safetensors", "words.txt"
 WEIGHTINGS = ("mean", "content", "sif")
 SIF_A = 1e-3
-SIF_SENTENCES = 50_000  # that the common component is computed of, evenly spread over the corpus
-_TEXTS = 1024  # a job of the pool
+SIF_SENTENCES = 50_000  # for the common component, evenly spread over the corpus
+_TEXTS = 1024  # texts per job of the thread pool
 
 
 @kernel
 def _means(table, extra, ids, offsets, weights, out):
-    """Weighted means of rows, for each text; ids from len(table) on stand for rows of `extra`, of weight 1."""
+    """The weighted mean of each text's rows. Ids from len(table) on are rows of `extra`, which have weight 1."""
     size = len(table)
     for text in range(len(out)):
         total = np.float32(0)
@@ -49,7 +49,7 @@ def _means(table, extra, ids, offsets, weights, out):
 def means(
     table: np.ndarray, ids: np.ndarray, offsets: np.ndarray, weights: np.ndarray, extra: np.ndarray | None = None
 ) -> np.ndarray:
-    """float32 [n, E] of n texts; zeros where there is nothing to take the mean of."""
+    """The weighted means of n texts, float32 [n, E]; zeros for a text without rows."""
     out = np.zeros((len(offsets) - 1, table.shape[1]), np.float32)
     more = np.zeros((0, table.shape[1]), np.float32) if extra is None else extra
     jobs = [
@@ -61,7 +61,7 @@ def means(
 
 
 def stop_words() -> frozenset[str]:
-    """The list that is left out by "content": scikit-learn's ENGLISH_STOP_WORDS (318 words, English only)."""
+    """The stop words of the weighting "content": scikit-learn's ENGLISH_STOP_WORDS (318 words, English only)."""
     with needs("The list of stop words", "baselines"):
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -69,7 +69,7 @@ def stop_words() -> frozenset[str]:
 
 
 def weights_of(vocabulary: Vocabulary, weighting: str) -> np.ndarray:
-    """float32 [V]: what each word counts."""
+    """The weights of the words, float32 [V]."""
     if weighting == "mean":
         return np.ones(len(vocabulary), np.float32)
     if weighting == "content":
@@ -82,7 +82,7 @@ def weights_of(vocabulary: Vocabulary, weighting: str) -> np.ndarray:
 
 
 def common_component(table: np.ndarray, weights: np.ndarray, text: Coded) -> np.ndarray:
-    """float32 [E], of length 1: the first principal component (not centred, as in the paper) of sentences."""
+    """The first principal component of the sentences (not centred, as in the paper), float32 [E], of norm 1."""
     chosen = np.unique(np.linspace(0, len(text) - 1, SIF_SENTENCES).astype(np.int64))
     total = np.zeros((table.shape[1], table.shape[1]))
     for some in np.array_split(chosen, max(len(chosen) // 8192, 1)):
@@ -96,12 +96,12 @@ def common_component(table: np.ndarray, weights: np.ndarray, text: Coded) -> np.
 
 @dataclass(frozen=True)
 class WordVectors:
-    """An encoder. A text none of whose words is known is zeros; one of nothing but stop words is the mean of them."""
+    """An Encoder. A text without known words is zeros; a text of only stop words is their mean."""
 
     vocabulary: Vocabulary
     table: np.ndarray  # float32 [V, E]
     weights: np.ndarray  # float32 [V]
-    common: np.ndarray | None = None  # float32 [E]: taken away
+    common: np.ndarray | None = None  # float32 [E]: the component to remove
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_numbers", {word: number for number, word in enumerate(self.vocabulary.words)})
@@ -117,7 +117,7 @@ class WordVectors:
         return self.table.shape[1]
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 [n, E]."""
+        """Vectors of the texts, float32 [n, E]."""
         ids, offsets, extra = self._looked_up(texts)
         vectors = means(self.table, ids, offsets, self.weights, extra)
         unweighted = ~vectors.any(axis=1)
@@ -129,8 +129,7 @@ class WordVectors:
         return vectors
 
     def _looked_up(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """The words of all texts by number, where those of each text begin, and vectors of words that have no number
-        (there are none; fastText has)."""
+        """The rows of all words of the texts, the offsets of each text, and vectors of unknown words (fastText's)."""
         numbers: dict[str, int] = self._numbers  # type: ignore[attr-defined]
         lower = self.vocabulary.lower
         found = [[numbers[word] for word in words(text, lower) if word in numbers] for text in texts]
@@ -147,7 +146,7 @@ class WordVectors:
 
 
 def ragged(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of numbers end to end (int64), and where each begins."""
+    """The rows concatenated (int64), and the offsets of each row."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return np.array([number for row in rows for number in row], np.int64), offsets
@@ -169,9 +168,9 @@ def load(folder: str | Path) -> tuple[Vocabulary, dict[str, np.ndarray]]:
     try:
         with safe_open(path, "np") as file:
             lower = bool(int((file.metadata() or {})["lower"]))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise BanyanError(f"cannot read {path}: {error}; make the baseline again") from None
+        raise BanyanError(f"cannot read {path}: {error}; train the baseline again") from None
     vocabulary = Vocabulary.from_text(Path(folder) / WORDS, lower)
     if len(vocabulary) > len(arrays["vectors"]):
         raise BanyanError(f"{folder} is damaged: {WORDS} has more words than {VECTORS} has vectors")
