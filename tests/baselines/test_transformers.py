@@ -59,7 +59,7 @@ def _alone():
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", refuse)
-        patch.setattr(masked, "LOOKS", 4)
+        patch.setattr(masked, "EVALUATIONS", 4)
         patch.setenv("BANYAN_THREADS", "1")
         yield
     torch.set_num_threads(threads)
