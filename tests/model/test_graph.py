@@ -109,8 +109,8 @@ def test_given_trees_are_taken_as_they_are():
     [
         ([(0, 1)], "needs? 2|need 2"),
         ([(0, 2), (1, 3)], "not neighbours"),
-        ([(0, 1), (0, 2)], "taken"),
-        ([(0, 1), (4, 2)], "not there"),
+        ([(0, 1), (0, 2)], "already joined"),
+        ([(0, 1), (4, 2)], "missing"),
         ([(1, 0), (2, 3)], "not neighbours"),
     ],
 )

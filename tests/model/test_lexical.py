@@ -134,5 +134,5 @@ def test_a_file_that_lacks_them_is_refused(folder, model, tmp_path):
 def test_a_model_to_start_from_brings_them(folder, model, corpus, tmp_path):
     next_one = train(corpus, tmp_path / "next", init=folder, epochs=1, quiet=True, device="cpu")
     np.testing.assert_array_equal(next_one.weights["lexical"], model.weights["lexical"])
-    with pytest.raises(BanyanError, match="has lexical = 8, which cannot be changed"):
+    with pytest.raises(BanyanError, match="has lexical_dim = 8, which cannot be changed"):
         train(corpus, tmp_path / "other", init=folder, lexical_dim=4, quiet=True)

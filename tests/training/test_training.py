@@ -111,7 +111,7 @@ def test_self_strae_resumes_to_the_same_bits_and_its_model_needs_no_output_layer
     model = Banyan.from_pretrained(tmp_path / "whole")
     assert "out_weight" not in model.weights
     assert np.isfinite(model.encode("The cat sees the dog.")).all()
-    assert "A node was told apart from the other nodes" in (tmp_path / "whole" / "README.md").read_text()
+    assert "The negatives come from the batch" in (tmp_path / "whole" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("largest", [1e-9, 1e9])
@@ -378,7 +378,7 @@ def test_a_deterministic_run_on_the_cpu_is_the_usual_one(corpus, tmp_path):
 
 
 def test_an_existing_run_is_not_overwritten_unless_asked(trained, corpus, tmp_path):
-    with pytest.raises(BanyanError, match="holds a finished model: --resume goes on with it"):
+    with pytest.raises(BanyanError, match="holds a finished model: --resume continues it"):
         train(corpus, trained, **SMALL)
     train(corpus, tmp_path / "out", epochs=1, **SMALL)
     train(corpus, tmp_path / "out", epochs=1, seed=3, overwrite=True, **SMALL)
@@ -387,7 +387,7 @@ def test_an_existing_run_is_not_overwritten_unless_asked(trained, corpus, tmp_pa
 
 def test_resuming_with_other_settings_or_another_corpus_is_refused(corpus, tmp_path):
     train(corpus, tmp_path / "out", epochs=1, **SMALL)
-    with pytest.raises(BanyanError, match=r"other settings: lr was 0\.001 and is now 0\.5"):
+    with pytest.raises(BanyanError, match=r"different settings: lr was 0\.001 and is now 0\.5"):
         train(corpus, tmp_path / "out", resume=True, epochs=1, lr=0.5, **SMALL)
     other = tmp_path / "other.txt"
     other.write_text("\n".join(lines(100, 5)), encoding="utf-8")
@@ -567,6 +567,9 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         train(corpus, tmp_path / "out", epochs=20, lr=1e30, **SMALL)
 
 
+OLD_KIND, OLD_RATE = "crop_kind", "lr_end"  # settings of 0.1.0
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -579,7 +582,7 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"objective": "mlm"}, "objective must be one of cross-entropy, contrastive, both"),
         ({"epochs": "3"}, "epochs must be int"),
         ({"candidates": "some"}, "candidates must be one of all, batch"),
-        ({}, "the setting crop_kind is gone: sentences are always split into two parts"),
+        ({OLD_KIND: "parts"}, "the setting crop_kind is gone: sentences are always split into two parts"),
         ({"infonce_min_part": 0.6}, r"infonce_min_part must be in \(0, 0\.5\], not 0\.6"),
         ({"init_sketch": -1.0}, r"init_sketch must be 0 or more, not -1\.0"),
         ({"init_ppmi": float("inf")}, "init_ppmi must be 0 or more, not inf"),
@@ -589,7 +592,7 @@ def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
         ({"vocab_factor": 0.0}, r"vocab_factor must be a positive number, not 0\.0"),
         ({"init_gate": 0}, r"init_gate must be in \(0, 1\), not 0"),
         ({"final_lr_frac": 1.5}, r"final_lr_frac must be in \[0, 1\], not 1\.5"),
-        ({"final_lr_frac": 0.5}, "the setting lr_end is now called final_lr_frac"),
+        ({OLD_RATE: 0.5}, "the setting lr_end is now called final_lr_frac"),
         ({"device": "gpu"}, "there is no device 'gpu'"),
         ({"device": "cpu", "precision": "bf16"}, "precision bf16 is for CUDA cards, not for cpu"),
     ],

@@ -7,7 +7,9 @@ and the host repeats them with different hashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -171,7 +173,7 @@ class _Recorded:
                 next_step()
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with _without_garbage_collection(), torch.cuda.graph(self.graph):
             next_step()
         void.copy_(void_before)
 
@@ -183,3 +185,13 @@ class _Recorded:
         return True
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Freeing a CUDA object, such as an earlier recording, during a capture would void the capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
