@@ -40,7 +40,7 @@ SECONDS_WITHOUT_BAR = 1.0
 
 
 @dataclass(frozen=True)
-class Summary:
+class EncodingSummary:
     """What became of the rows."""
 
     out: Path
@@ -77,7 +77,7 @@ def encode_file(
     resume: bool = False,
     overwrite: bool = False,
     display: Display | None = None,
-) -> Summary:
+) -> EncodingSummary:
     """Encode every row of the inputs into `out`: .npy ([n, E]), .parquet (text, embedding) or .jsonl.
 
     normalize, truncate_dim, precision: as in Banyan.encode.
@@ -109,10 +109,10 @@ def encode_file(
                 bar.show(partial.rows)
             partial.finish()
     seconds = time.monotonic() - started
-    return Summary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
+    return EncodingSummary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     score: float  # cosine
     row: int  # counted from 1, through all inputs
     text: str
@@ -120,20 +120,20 @@ class Hit(NamedTuple):
 
 def most_similar(
     model: Banyan, text: str, inputs: str | Path | Sequence[str | Path], k: int = 10, *, column: str | None = None
-) -> list[Hit]:
+) -> list[Match]:
     """The k rows of the inputs with the highest cosine, best first, the earlier of equal ones first."""
     if k < 1:
         raise BanyanError(f"k must be at least 1, not {k}")
     query = model.encode(text, normalize=True)
-    best: list[Hit] = []
+    best: list[Match] = []
     seen = 0
     with TemporaryDirectory(prefix="banyan-") as spool:
         for block in _Rows(Corpus(inputs, column=column, layout="lines", spool=Path(spool))).blocks():
             vectors = model.encode(block, normalize=True, show_progress_bar=False)
             scores = np.einsum("ij,j->i", vectors, query)  # unlike @, the same bits for equal rows of any block
             top = np.argsort(-scores, kind="stable")[:k].tolist()
-            best += [Hit(float(scores[i]), seen + i + 1, block[i]) for i in top]
-            best = sorted(best, key=lambda hit: (-hit.score, hit.row))[:k]
+            best += [Match(float(scores[i]), seen + i + 1, block[i]) for i in top]
+            best = sorted(best, key=lambda match: (-match.score, match.row))[:k]
             seen += len(block)
     return best
 

@@ -45,7 +45,7 @@ def data(tmp_path: Path) -> Path:
 # --- Suites ----------------------------------------------------------------------------------------------------------
 
 
-def by_task(rows: list[suites.Row]) -> dict[str, suites.Row]:
+def by_task(rows: list[suites.Result]) -> dict[str, suites.Result]:
     return {row.task: row for row in rows}
 
 
@@ -190,18 +190,18 @@ def test_all_sentence_and_word_sets_of_the_data_folder_are_read(data_folder):
 # --- Tables ----------------------------------------------------------------------------------------------------------
 
 
-def of(task: str, values, note: str = "", group: str = "g") -> suites.Row:
+def of(task: str, values, note: str = "", group: str = "g") -> suites.Result:
     outcome = Outcome(task, "mean", np.asarray(values, float), lambda items: float(items.mean()))
-    return suites.Row(group, task, outcome, note)
+    return suites.Result(group, task, outcome, note)
 
 
-MISSING = suites.Row("g", "away", None, "not measured; no away.csv")
+MISSING = suites.Result("g", "away", None, "not measured; no away.csv")
 
 
 def test_a_group_of_one_measure_has_its_mean_and_says_of_how_many():
     rng = np.random.default_rng(0)
     rows = [of("a", rng.normal(50, 5, 80)), of("b", rng.normal(60, 5, 40)), MISSING, of("c", [1, 2], group="h")]
-    report = table.report("m", rows)
+    report = table.tabulate("m", rows)
     assert [line.task for line in report.lines] == ["a", "b", "away", "mean of 2 of 3 sets", "c"]
     a, b, _, mean, _ = (line.figure for line in report.lines)
     assert a
@@ -216,7 +216,7 @@ def test_different_measures_have_no_mean():
     row = of("a", [1, 2, 3])
     assert row.outcome
     other = row._replace(outcome=Outcome("a", "other", row.outcome.items, row.outcome.statistic))
-    assert [line.task for line in table.report("m", [row, other]).lines] == ["a", "a"]
+    assert [line.task for line in table.tabulate("m", [row, other]).lines] == ["a", "a"]
 
 
 def test_two_models_are_compared_pair_by_pair_and_on_the_mean():
@@ -224,7 +224,7 @@ def test_two_models_are_compared_pair_by_pair_and_on_the_mean():
     hard = [rng.normal(50, 20, 100) for _ in range(3)]
     ours = [of(f"t{i}", x + rng.normal(2, 1, 100)) for i, x in enumerate(hard)]
     theirs = [of(f"t{i}", x) for i, x in enumerate(hard)]
-    report = table.report("m", [*ours, MISSING], "other", [*theirs, MISSING])
+    report = table.tabulate("m", [*ours, MISSING], "other", [*theirs, MISSING])
     for line in report.lines:
         if line.task == "away":
             assert (line.figure, line.against, line.difference) == (None, None, None)
@@ -238,8 +238,8 @@ def test_two_models_are_compared_pair_by_pair_and_on_the_mean():
 
 
 @pytest.fixture
-def two_rows() -> table.Report:
-    return table.report("m|1", [of("a", [1, 2, 3, 4], "a note"), MISSING])
+def two_rows() -> table.ResultTable:
+    return table.tabulate("m|1", [of("a", [1, 2, 3, 4], "a note"), MISSING])
 
 
 def test_json_has_every_figure_in_full(two_rows, tmp_path):

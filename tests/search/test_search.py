@@ -22,11 +22,11 @@ pytest.importorskip("lancedb")
 from banyan import Banyan, BanyanError
 from banyan.commands import main
 from banyan.explanation import Explanation
-from banyan.search import table
+from banyan.search import rows as search_rows
 from banyan.search.highlight import highlights, marked
 from banyan.search.index import Index, Maker
 from banyan.search.searching import Searcher, fused
-from banyan.search.words import words
+from banyan.search.word_spans import word_spans
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_query_without_words_or_tokens_is_answered(collection, corpus):
 
 
 def test_approximate_search_finds_nearly_all(collection, corpus, monkeypatch, trained_model):
-    monkeypatch.setattr(table, "APPROXIMATE_FROM", 1000)
+    monkeypatch.setattr(search_rows, "APPROXIMATE_FROM", 1000)
     corpus.write_text("\n".join(lines(3000, seed=2)))
     collection.add(corpus)
     assert Index.open(collection.folder).rows.approximate
@@ -285,11 +285,11 @@ def test_a_process_killed_while_replacing_leaves_no_old_rows(collection, corpus)
 
 
 def test_a_full_disk_is_one_sentence(collection, corpus, monkeypatch):
-    def full(self: table.Rows) -> None:
+    def full(self: search_rows.Rows) -> None:
         raise OSError("LanceError(IO): No space left on device (os error 28)")
 
     collection.add(corpus)
-    monkeypatch.setattr(table.Rows, "_sync", full)
+    monkeypatch.setattr(search_rows.Rows, "_sync", full)
     corpus.with_name("more.txt").write_text("The cat.\n")
     with pytest.raises(BanyanError, match="the disk is full; what was indexed before is kept"):
         collection.add(corpus.with_name("more.txt"))
@@ -362,7 +362,7 @@ def test_a_long_text_shows_the_window_with_its_highlights():
 
 def test_marks_belong_to_their_words():
     text = "«विद्या» — don't, (co-op)!"
-    assert [text[start:end] for start, end in words(text)] == ["विद्या", "don't", "co-op"]
+    assert [text[start:end] for start, end in word_spans(text)] == ["विद्या", "don't", "co-op"]
 
 
 def test_highlights_are_words_of_the_text(collection, corpus):

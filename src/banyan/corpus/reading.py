@@ -19,7 +19,7 @@ from pathlib import Path
 from banyan.corpus.report import CUTS, EMPTY, ENDLESS, LONGEST_LINE, Report
 from banyan.corpus.sentences import Running, assume_layout
 from banyan.corpus.sources import File, HubSet, readable_twice, spooled
-from banyan.corpus.textfile import KINDS, PACKED, Chunk, Moved, kind
+from banyan.corpus.textfile import KINDS, PACKED, Chunk, Moved, file_kind
 from banyan.errors import BanyanError
 
 LAYOUTS = ("auto", "lines", "running")
@@ -140,7 +140,7 @@ class Corpus:
         for parent, folders, names in os.walk(folder, onerror=refuse):
             folders[:] = [name for name in folders if not name.startswith(".")]
             shown = [Path(parent, name) for name in names if not name.startswith(".")]
-            known = [path for path in shown if kind(path)]
+            known = [path for path in shown if file_kind(path)]
             self._skipped += len(shown) - len(known)
             found += known
         if not found:

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from banyan.corpus.report import NOT_TEXT, Report
-from banyan.corpus.tables import COLUMNS, VALUES, choose
+from banyan.corpus.tables import COLUMNS, VALUES, choose_column
 from banyan.corpus.textfile import (
     BLOCK,
     Chunk,
     Moved,
     clean,
-    kind,
+    file_kind,
     lines_apart,
     long_lines,
     packing,
-    text,
+    read_chunks,
 )
 from banyan.errors import BanyanError, first_line
 from banyan.support import files
@@ -31,7 +31,7 @@ class File:
     def __init__(self, path: Path, column: str | None) -> None:
         self.path = path
         self.name = str(path)
-        self.kind = kind(path) or "text"
+        self.kind = file_kind(path) or "text"
         try:
             self.size = path.stat().st_size
             if self.kind != "parquet":
@@ -62,7 +62,7 @@ class File:
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
         if self.kind == "text":
-            return text(self.path, report, moved)
+            return read_chunks(self.path, report, moved)
         values = VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(())
         return _texts(values, report)
 
@@ -90,7 +90,7 @@ class HubSet:
             raise BanyanError(f"cannot load {name}: {first_line(error)}") from None
         kinds = {column: str(getattr(kind, "dtype", "lists")) for column, kind in self._rows.features.items()}
         self.name = name
-        self._column = choose(column, kinds, name)
+        self._column = choose_column(column, kinds, name)
         self.size = len(self._rows)
 
     def mark(self) -> list[Any]:
@@ -131,7 +131,7 @@ def readable_twice(path: Path, column: str | None, spool: Path | None) -> Path:
     """The path itself, or that of a copy when it is a pipe or a device."""
     if not path.exists() or path.is_file():
         return path
-    suffix = path.suffix if kind(path) else ".jsonl" if column else ".txt"
+    suffix = path.suffix if file_kind(path) else ".jsonl" if column else ".txt"
     try:
         with open(path, "rb") as stream:
             return spooled(stream, path.name, suffix, spool)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from banyan.corpus.report import SURROGATES, Report
-from banyan.corpus.textfile import Moved, damaged, decoded, kind, long_lines
+from banyan.corpus.textfile import Moved, damaged, decoded, file_kind, long_lines
 from banyan.errors import BanyanError, first_line
 from banyan.support.needs import needs
 
@@ -37,7 +37,7 @@ def _json_column(path: Path, column: str | None) -> str:
     kinds = {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
     if column in kinds:
         return column  # whatever its first value is
-    return choose(column, kinds, str(path))
+    return choose_column(column, kinds, str(path))
 
 
 def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -51,7 +51,7 @@ def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Itera
 
 def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
     lines = (line + "\n" for line in long_lines(path, report, moved))
-    if kind(path) == "tsv":
+    if file_kind(path) == "tsv":
         rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         rows = csv.reader(lines, strict=True)
@@ -70,7 +70,7 @@ def _csv_column(path: Path, column: str | None) -> str:
     names = next(csv_rows(path, Report(), _nowhere), None)
     if names is None:
         return column or ""
-    return choose(column, dict.fromkeys(names, "string"), str(path))
+    return choose_column(column, dict.fromkeys(names, "string"), str(path))
 
 
 def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -96,7 +96,7 @@ def _parquet_column(path: Path, column: str | None) -> str:
     for name, holds in kinds.items():
         if holds.startswith("dictionary<values=string"):  # what pandas calls a category
             kinds[name] = "string"
-    return choose(column, kinds, str(path))
+    return choose_column(column, kinds, str(path))
 
 
 def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -120,7 +120,7 @@ def strings(values: Any, report: Report) -> list[object]:
         return [None if value is None else decoded(value, True, report)[0] for value in raw]
 
 
-def choose(column: str | None, kinds: dict[str, str], where: str) -> str:
+def choose_column(column: str | None, kinds: dict[str, str], where: str) -> str:
     """The column to read, out of those there are (name -> what it holds)."""
     names = ", ".join(kinds)
     texts = [name for name, kind in kinds.items() if kind in ("string", "large_string", "string_view")]

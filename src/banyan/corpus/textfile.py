@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
     ends: str  # a "line", a whole "text", or "nothing": an endless line goes on in the next chunk
 
 
-def kind(path: Path) -> str | None:
+def file_kind(path: Path) -> str | None:
     """By the suffix, the one before .gz and the like; None if it is not known."""
     name = path.name.lower()
     for suffix in PACKED:
@@ -44,7 +44,7 @@ def kind(path: Path) -> str | None:
     return KINDS.get(Path(name).suffix)
 
 
-def text(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
+def read_chunks(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
     """A text file in chunks of whole lines; only an endless line comes in parts."""
     held, first = b"", True
     for block in chain(filter(None, _utf8(path, report, moved)), [b""]):
@@ -66,7 +66,7 @@ def text(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
 def long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
     """The lines of a file, also those of many millions of characters."""
     parts: list[str] = []
-    for chunk in text(path, report, moved):
+    for chunk in read_chunks(path, report, moved):
         if chunk.ends == "nothing":
             parts.append(chunk.text)
             if sum(map(len, parts)) > LONGEST_RECORD:

@@ -20,17 +20,17 @@ from banyan.evaluate import suites
 from banyan.support import files
 from banyan.support.needs import needs
 
-Rows = Any  # a split of a data set: it has a length, and its rows are dictionaries
+Split = Any  # a split of a data set: it has a length, and its rows are dictionaries
 
 
-class Source(NamedTuple):
+class HubSource(NamedTuple):
     """Where the hub has a set, and what makes our layout of it."""
 
     dataset: str
     revision: str | None  # None: as it is today
     parts: tuple[tuple[str | None, str], ...]  # configuration and split
     columns: tuple[str, ...]  # the texts, and last a number
-    write: Callable[[Sequence[Rows], Source, Path], str]  # says how much it was
+    write: Callable[[Sequence[Split], HubSource, Path], str]  # says how much it was
 
 
 def fetch(
@@ -57,7 +57,7 @@ def _place(data: Path, name: str) -> Path:
     return (inside if inside.is_dir() else data) / name
 
 
-def _load(datasets: Any, source: Source, config: str | None, split: str, name: str, data: str | Path) -> Rows:
+def _load(datasets: Any, source: HubSource, config: str | None, split: str, name: str, data: str | Path) -> Split:
     try:
         return datasets.load_dataset(source.dataset, config, split=split, revision=source.revision)
     except Exception as error:  # whatever the network, the hub or the package may raise
@@ -73,7 +73,7 @@ _HEADERS = {2: ("sentence", "label"), 3: ("sent1", "sent2", "score")}
 _SPACES = str.maketrans("\t\r\n", "   ")
 
 
-def _table(loaded: Sequence[Rows], source: Source, path: Path) -> str:
+def _table(loaded: Sequence[Split], source: HubSource, path: Path) -> str:
     """One or two texts and a number a line, under the authors' header: .csv, or tab-separated without quotes."""
     lines = [_HEADERS[len(source.columns)], *_checked(loaded[0], source)]
     with files.atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
@@ -84,7 +84,7 @@ def _table(loaded: Sequence[Rows], source: Source, path: Path) -> str:
     return f"{len(lines) - 1:,} lines"
 
 
-def _checked(rows: Rows, source: Source) -> Iterator[tuple[Any, ...]]:
+def _checked(rows: Split, source: HubSource) -> Iterator[tuple[Any, ...]]:
     """The columns that are wanted. The hub gives -1 where a score is withheld."""
     for number, row in enumerate(rows):
         *texts, value = (row.get(column) for column in source.columns)
@@ -93,7 +93,7 @@ def _checked(rows: Rows, source: Source) -> Iterator[tuple[Any, ...]]:
         yield (*texts, value)
 
 
-def _folder(loaded: Sequence[Rows], source: Source, path: Path) -> str:
+def _folder(loaded: Sequence[Split], source: HubSource, path: Path) -> str:
     """BEIR's: corpus.jsonl, queries.jsonl, qrels/test.tsv."""
     corpus, queries, judgements = loaded
     with _whole_folder(path) as temporary:
@@ -107,14 +107,14 @@ def _folder(loaded: Sequence[Rows], source: Source, path: Path) -> str:
     return f"{len(corpus):,} documents, {len(queries):,} queries, {len(judgements):,} judgements"
 
 
-def _documents(rows: Rows, source: Source, name: str) -> Iterator[dict[str, str]]:
+def _documents(rows: Split, source: HubSource, name: str) -> Iterator[dict[str, str]]:
     for number, row in enumerate(rows):
         if row.get("_id") is None or not isinstance(row.get("text"), str):
             raise _unexpected(source, f"row {number} of {name}", ("_id", "text"), row)
         yield {"_id": str(row["_id"]), "title": row.get("title") or "", "text": row["text"]}
 
 
-def _judged(rows: Rows, source: Source) -> Iterator[tuple[str, str, int]]:
+def _judged(rows: Split, source: HubSource) -> Iterator[tuple[str, str, int]]:
     """The hub's grades are floats, BEIR's files have whole numbers."""
     for number, row in enumerate(rows):
         query, document, grade = (row.get(column) for column in source.columns)
@@ -123,7 +123,7 @@ def _judged(rows: Rows, source: Source) -> Iterator[tuple[str, str, int]]:
         yield query, document, int(grade)
 
 
-def _unexpected(source: Source, where: str, columns: Iterable[str], row: dict[str, Any]) -> BanyanError:
+def _unexpected(source: HubSource, where: str, columns: Iterable[str], row: dict[str, Any]) -> BanyanError:
     wanted, found = ", ".join(columns), ", ".join(f"{name}: {str(value)[:30]!r}" for name, value in row.items())
     return BanyanError(f"{source.dataset} cannot be used: expected {wanted} in {where}, found {found}")
 
@@ -165,18 +165,18 @@ _BEIR = {
 _BEIR_PARTS = (("corpus", "corpus"), ("queries", "queries"), ("default", "test"))
 
 
-def _semrel(config: str, split: str) -> Source:
+def _semrel(config: str, split: str) -> HubSource:
     revision = "ef5c383d1b87eb8feccde3dfb7f95e42b1b050dd"
-    return Source("SemRel/SemRel2024", revision, ((config, split),), ("sentence1", "sentence2", "label"), _table)
+    return HubSource("SemRel/SemRel2024", revision, ((config, split),), ("sentence1", "sentence2", "label"), _table)
 
 
-def _glue(config: str, split: str, *texts: str) -> Source:
-    return Source("nyu-mll/glue", None, ((config, split),), (*texts, "label"), _table)
+def _glue(config: str, split: str, *texts: str) -> HubSource:
+    return HubSource("nyu-mll/glue", None, ((config, split),), (*texts, "label"), _table)
 
 
-SOURCES: dict[str, Source] = {  # by the name of the file or folder in the authors' layout
+SOURCES: dict[str, HubSource] = {  # by the name of the file or folder in the authors' layout
     **{
-        f"{name}_test.csv": Source(dataset, revision, ((None, "test"),), ("sentence1", "sentence2", "score"), _table)
+        f"{name}_test.csv": HubSource(dataset, revision, ((None, "test"),), ("sentence1", "sentence2", "score"), _table)
         for name, (dataset, revision) in _STS.items()
     },
     "semrel_test.csv": _semrel("eng", "train"),  # the split that the authors publish under this name
@@ -188,7 +188,7 @@ SOURCES: dict[str, Source] = {  # by the name of the file or folder in the autho
     "mrpc_train.csv": _glue("mrpc", "train+validation", "sentence1", "sentence2"),  # MRPC's own training set, 4,076
     "mrpc_test.csv": _glue("mrpc", "test", "sentence1", "sentence2"),
     **{
-        name: Source(dataset, revision, _BEIR_PARTS, ("query-id", "corpus-id", "score"), _folder)
+        name: HubSource(dataset, revision, _BEIR_PARTS, ("query-id", "corpus-id", "score"), _folder)
         for name, (dataset, revision) in _BEIR.items()
     },
 }

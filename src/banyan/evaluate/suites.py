@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from banyan.errors import BanyanError
-from banyan.evaluate.lexical import words
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Comparer, Encode, NoVectors, read_pairs, similarity
+from banyan.evaluate.word_similarity import word_similarity
 
 _PLACES = ("", "eval", "beir", "../beir")  # DIR may be the folder of the sets, or the one that holds eval/ and beir/
 _ARCHIVES = (".tar", ".tar.gz", ".tar.xz")
@@ -29,7 +29,7 @@ class Task(NamedTuple):
     paths: tuple[Path, ...] = ()  # of the files; empty where one is not there
 
 
-class Row(NamedTuple):
+class Result(NamedTuple):
     """One figure, or (outcome None) the reason why there is none."""
 
     group: str
@@ -46,7 +46,7 @@ def _pairs(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple
 
 
 def _words(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
-    return [words(encode, paths[0], task)], ""
+    return [word_similarity(encode, paths[0], task)], ""
 
 
 def _retrieval(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
@@ -195,18 +195,18 @@ def own(
 # --- Running them ----------------------------------------------------------------------------------------------------
 
 
-def measure(encode: Encode | Comparer, task: Task) -> list[Row]:
+def measure(encode: Encode | Comparer, task: Task) -> list[Result]:
     """The figures of one set. A set that is not there, or needs a package that is not there, says so in its row."""
     if not task.paths:
-        return [Row(task.group, task.name, None, f"not measured; {task.missing}")]
+        return [Result(task.group, task.name, None, f"not measured; {task.missing}")]
     try:
         outcomes, said = task.measure(encode, task.name, task.paths)
     except ModuleNotFoundError as error:
-        return [Row(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
+        return [Result(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
     except NoVectors as error:
-        return [Row(task.group, task.name, None, f"not measured; {error}")]
+        return [Result(task.group, task.name, None, f"not measured; {error}")]
     note = "; ".join(filter(None, [task.note, said, _of_size(task, outcomes[0].n)]))
-    return [Row(task.group, task.name, outcome, note) for outcome in outcomes]
+    return [Result(task.group, task.name, outcome, note) for outcome in outcomes]
 
 
 def _of_size(task: Task, n: int) -> str:
@@ -215,6 +215,6 @@ def _of_size(task: Task, n: int) -> str:
     return f"{n:,} items, where the authors' file has {authors:,}" if n != authors else ""
 
 
-def run(encode: Encode | Comparer, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Row]:
+def run(encode: Encode | Comparer, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Result]:
     """A whole suite for anything that encodes: texts in, array [n, E] out."""
     return [row for task in tasks(suite, data, languages) for row in measure(encode, task)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from banyan._version import __version__
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Interval, mean
-from banyan.evaluate.suites import Row
+from banyan.evaluate.suites import Result
 from banyan.support.files import write_text
 
 ENDINGS = (".json", ".md")
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     difference: Figure | None = None  # the first model minus the second, drawn as pairs
 
 
-class Report(NamedTuple):
+class ResultTable(NamedTuple):
     model: str
     against: str | None
     lines: list[Line]
@@ -45,7 +45,9 @@ class Report(NamedTuple):
         return [f"{line.task}: {line.note}" for line in _first_of_each_task(self.lines) if line.note]
 
 
-def report(model: str, rows: Sequence[Row], against: str | None = None, others: Sequence[Row] = ()) -> Report:
+def tabulate(
+    model: str, rows: Sequence[Result], against: str | None = None, others: Sequence[Result] = ()
+) -> ResultTable:
     """`others`: the rows of a second model, `against`, for the same tasks in the same order."""
     lines: list[Line] = []
     both = list(zip(rows, others if against is not None else [None] * len(rows), strict=True))
@@ -53,10 +55,10 @@ def report(model: str, rows: Sequence[Row], against: str | None = None, others: 
         of_group = list(group)
         lines += [_line(row, other) for row, other in of_group]
         lines += _mean_line(of_group)
-    return Report(model, against, lines)
+    return ResultTable(model, against, lines)
 
 
-def _line(row: Row, other: Row | None) -> Line:
+def _line(row: Result, other: Result | None) -> Line:
     ours, theirs = row.outcome, other and other.outcome
     if ours is None:
         return Line(row.group, row.task, "", 0, None, row.note)
@@ -68,7 +70,7 @@ def _line(row: Row, other: Row | None) -> Line:
     )
 
 
-def _mean_line(rows: Sequence[tuple[Row, Row | None]]) -> list[Line]:
+def _mean_line(rows: Sequence[tuple[Result, Result | None]]) -> list[Line]:
     """The mean of a group's sets, if they are several and all have the one figure."""
     ours = [row.outcome for row, _ in rows if row.outcome]
     theirs = [other.outcome for _, other in rows if other and other.outcome]
@@ -94,40 +96,40 @@ def _first_of_each_task(lines: Sequence[Line]) -> Iterator[Line]:
 # --- Forms -----------------------------------------------------------------------------------------------------------
 
 
-def to_text(report: Report, width: int = 120) -> str:
+def to_text(table: ResultTable, width: int = 120) -> str:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
-    header, *cells = _cells(report)
+    grid = Table(box=box.SIMPLE_HEAD)
+    header, *cells = _cells(table)
     for name, right in zip(header, _RIGHT, strict=False):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        grid.add_column(name, justify="right" if right else "left", overflow="fold")
     for _, rows in itertools.groupby(cells, key=lambda row: row[0]):
         for row in rows:
-            table.add_row(*row)
-        table.add_section()
+            grid.add_row(*row)
+        grid.add_section()
     console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, highlight=False, emoji=False)
-    console.print(table)
-    for note in report.notes:
+    console.print(grid)
+    for note in table.notes:
         console.print(note, soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def to_markdown(report: Report) -> str:
-    header, *cells = _cells(report)
+def to_markdown(table: ResultTable) -> str:
+    header, *cells = _cells(table)
     rule = [" ---: " if right else " --- " for right in _RIGHT[: len(header)]]
     rows = [f"| {' | '.join(map(_escaped, row))} |" for row in [header, *cells]]
     rows.insert(1, f"|{'|'.join(rule)}|")
-    notes = [f"- {_escaped(note)}" for note in report.notes]
+    notes = [f"- {_escaped(note)}" for note in table.notes]
     told = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
     return "\n".join([*rows, "", *notes, *([""] if notes else []), told, ""])
 
 
-def to_json(report: Report) -> str:
-    results = [_for_programs(line) for line in report.lines]
-    content = {"banyan_version": __version__, "model": report.model, "against": report.against, "results": results}
+def to_json(table: ResultTable) -> str:
+    results = [_for_programs(line) for line in table.lines]
+    content = {"banyan_version": __version__, "model": table.model, "against": table.against, "results": results}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -140,20 +142,20 @@ def check_names(paths: Sequence[str | Path]) -> None:
             raise BanyanError(f"there is no folder {path.parent} to write {path.name} to")
 
 
-def write(report: Report, path: str | Path) -> None:
+def write(table: ResultTable, path: str | Path) -> None:
     """As JSON or Markdown, by the name of the file."""
     check_names([path])
-    write_text(path, to_json(report) if Path(path).suffix == ".json" else to_markdown(report))
+    write_text(path, to_json(table) if Path(path).suffix == ".json" else to_markdown(table))
 
 
 _RIGHT = (False, False, False, True, True, True, True, True, True, True)  # numbers stand to the right
 
 
-def _cells(report: Report) -> list[list[str]]:
-    header = ["group", "task", "metric", "n", report.model, "95% interval"]
-    if report.against is not None:
-        header += [report.against, "95% interval", "difference", "95% interval"]
-    return [header, *(_row(line, report.against is not None) for line in report.lines)]
+def _cells(table: ResultTable) -> list[list[str]]:
+    header = ["group", "task", "metric", "n", table.model, "95% interval"]
+    if table.against is not None:
+        header += [table.against, "95% interval", "difference", "95% interval"]
+    return [header, *(_row(line, table.against is not None) for line in table.lines)]
 
 
 def _row(line: Line, two: bool) -> list[str]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from banyan.errors import BanyanError
-from banyan.search.table import Rows
-from banyan.search.words import words
+from banyan.search.rows import Rows
+from banyan.search.word_spans import word_spans
 from banyan.support.needs import needs
 
 FITTED_ON = 100_000  # rows that the centres are found with
@@ -150,7 +150,7 @@ def _counts(texts: list[str]) -> Counter[tuple[str, ...]]:
     """In how many texts each phrase is."""
     counts: Counter[tuple[str, ...]] = Counter()
     for text in texts:
-        said = [text[start:end].lower() for start, end in words(text)][:500]
+        said = [text[start:end].lower() for start, end in word_spans(text)][:500]
         lengths = range(1, LONGEST_PHRASE + 1)
         counts.update({tuple(said[i : i + length]) for length in lengths for i in range(len(said) - length + 1)})
     return Counter({phrase: count for phrase, count in counts.items() if count > 1 or len(texts) < 10})

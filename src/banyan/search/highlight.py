@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from banyan.search.words import words
+from banyan.search.word_spans import word_spans
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation
@@ -35,7 +35,7 @@ def _weighted(explanation: Explanation, text: str) -> list[Highlight]:
         if found >= 0:
             parts[found] += part
             place = found + len(piece)
-    return [Highlight(start, end, sum(parts[start:end])) for start, end in words(text)]
+    return [Highlight(start, end, sum(parts[start:end])) for start, end in word_spans(text)]
 
 
 def marked(text: str, found: list[Highlight], before: str, after: str, most: int = 400) -> str:

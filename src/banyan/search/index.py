@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from banyan._version import __version__
+from banyan.corpus.rows import RowSource, SourceRow, row_sources
 from banyan.errors import BanyanError
-from banyan.search.corpora import Columns, Row, Source, sources
-from banyan.search.table import Rows, quoted
+from banyan.search.columns import Columns, with_free_names
+from banyan.search.rows import Rows, quoted
 from banyan.support import files
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Maker:
 
 
 @dataclass
-class Progress:
+class SourceProgress:
     """How far a source has come."""
 
     mark: str  # by which a changed file is known
@@ -70,7 +71,7 @@ class Record:
 
     model: Maker
     language: str | None = None
-    sources: dict[str, Progress] = field(default_factory=dict)
+    sources: dict[str, SourceProgress] = field(default_factory=dict)
 
 
 class Index:
@@ -161,16 +162,16 @@ class Index:
         keep: Sequence[str] | None = None,
         update: bool = False,
         display: Display | None = None,
-    ) -> Summary:
+    ) -> IndexingSummary:
         """Index files, folders, globs, "-" or hf:name. What is indexed already is not read again; a file that changed
         since is an error, unless its rows are to be replaced (update).
 
         column: which holds the text of a table. keep: which others are kept, all unless said, as NAME or NAME:TYPE."""
         started = time.monotonic()
         spool = self.folder / "spool"
-        found = sources(names, column, spool)
+        found = row_sources(names, column, spool)
         todo = [source for source in found if self._begin(source, update)]
-        summary = Summary(self.folder)
+        summary = IndexingSummary(self.folder)
         columns = Columns(keep, self.rows.columns)
         for source in todo:
             adding = _Adding(self, source, encode, columns)
@@ -186,7 +187,7 @@ class Index:
         summary.rows, summary.seconds = len(self.rows), time.monotonic() - started
         return summary
 
-    def _begin(self, source: Source, update: bool) -> bool:
+    def _begin(self, source: RowSource, update: bool) -> bool:
         """Whether there is anything to do."""
         known = self.record.sources.get(source.name)
         if known is not None and known.mark == source.mark:
@@ -194,20 +195,20 @@ class Index:
         if known is not None and not update:
             told = f"{source.name} changed since it was indexed"
             raise BanyanError(f"{told}: --update replaces its rows; nothing was done")
-        progress = self.record.sources[source.name] = Progress(source.mark, replacing=known is not None)
+        progress = self.record.sources[source.name] = SourceProgress(source.mark, replacing=known is not None)
         self.save()
         if progress.replacing:
             self._remove_old(source.name, progress)
         return True
 
-    def _remove_old(self, name: str, progress: Progress) -> None:
+    def _remove_old(self, name: str, progress: SourceProgress) -> None:
         self.rows.delete(f"source = {quoted(name)}")
         progress.replacing = False
         self.save()
 
 
 @dataclass
-class Summary:
+class IndexingSummary:
     """What became of the rows."""
 
     folder: Path
@@ -228,7 +229,7 @@ class Summary:
 class _Adding:
     """One source on its way into the table."""
 
-    def __init__(self, index: Index, source: Source, encode: Encode, columns: Columns) -> None:
+    def __init__(self, index: Index, source: RowSource, encode: Encode, columns: Columns) -> None:
         self._index, self._source, self._encode, self._columns = index, source, encode, columns
         self._progress = index.record.sources[source.name]
         self.added = self.blank = 0
@@ -248,10 +249,10 @@ class _Adding:
         self._progress.finished = True
         self._index.save()
 
-    def _write(self, batch: list[Row]) -> None:
-        rows = [row for row in batch if row.text.strip()]
+    def _write(self, batch: list[SourceRow]) -> None:
+        rows = [with_free_names(row) for row in batch if row.text.strip()]
         if rows:
-            new = self._columns.judge(rows, in_text=self._source.kind in ("csv", "tsv"))
+            new = self._columns.infer(rows, numbers_as_text=self._source.kind in ("csv", "tsv"))
             self._index.rows.add_columns(new)
             vectors = unit(self._encode([row.text for row in rows]))
             self._index.rows.append(self._columns.arrays(rows, self._source.name), vectors)
@@ -261,8 +262,8 @@ class _Adding:
         self.blank += len(batch) - len(rows)
 
 
-def _batches(rows: Iterator[Row], skip: int) -> Iterator[list[Row]]:
-    batch: list[Row] = []
+def _batches(rows: Iterator[SourceRow], skip: int) -> Iterator[list[SourceRow]]:
+    batch: list[SourceRow] = []
     held, since = 0, time.monotonic()
     for row in rows:
         if row.number <= skip:
@@ -299,7 +300,7 @@ def _read(folder: Path) -> Record:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
             raise BanyanError(f"{path} has format {values['format']}, and this banyan reads {FORMAT}: index again")
-        done = {name: Progress(**progress) for name, progress in values["sources"].items()}
+        done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}
         return Record(Maker(**values["model"]), values["language"], done)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, BanyanError):

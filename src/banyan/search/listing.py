@@ -11,7 +11,7 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.clusters import Overview
-from banyan.search.table import Rows
+from banyan.search.rows import Rows
 from banyan.support import files
 from banyan.support.drawing import shorten, visible
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.clusters import divided, suitable, typical_phrases, vectors_of
-from banyan.search.page import page
-from banyan.search.table import Rows
+from banyan.search.map_page import map_page
+from banyan.search.rows import Rows
 from banyan.support.drawing import shorten, visible
 from banyan.support.needs import needs
 
@@ -53,7 +53,7 @@ def map_of(
         "place": [f"{Path(row['source']).name}:{row['row']}" for row in found],
         "clusters": [{"number": n, "name": name, "size": len(texts[n])} for n, name in names.items()],
     }
-    return page(title, data)
+    return map_page(title, data)
 
 
 def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from banyan.errors import BanyanError
 from banyan.search.highlight import Highlight, highlights
 from banyan.search.index import Encode, Index, unit
-from banyan.search.table import OWN
+from banyan.search.rows import OWN
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation

@@ -5,7 +5,7 @@ rules          how our own tokenizers normalise and split text
 making         train a BPE or unigram vocabulary on a corpus
 unigram        the unigram model's EM and pruning
 sentencepiece  read SentencePiece .model files
-tables         a tokenizer's tables for the kernels
+lookup         the lookup tables that the kernels read
 kernels        the same pieces in Numba, some thirty times faster
 """
 

@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 if TYPE_CHECKING:
-    from banyan.tokenizer.tables import Fast
+    from banyan.tokenizer.lookup import Fast
 
 START = "▁"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -87,7 +87,7 @@ def _is_plain(model: dict[str, Any]) -> bool:
 
 
 def make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Fast:
-    from banyan.tokenizer import kernels, tables  # imported here because Numba takes long to import
+    from banyan.tokenizer import kernels, lookup  # imported here because Numba takes long to import
 
     def marked(kind: str) -> Callable[[str], str]:
         return normalizers.Replace(Regex(kind), "_").normalize_str
@@ -98,7 +98,7 @@ def make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) 
         kernels.MARK: marked(f"[{MARKS}]"),
         kernels.SPACE: marked(WHITE),
     }
-    return tables.Fast(pieces, normalizers.Sequence(character_steps(*settings)).normalize_str, kinds, **model)
+    return lookup.Fast(pieces, normalizers.Sequence(character_steps(*settings)).normalize_str, kinds, **model)
 
 
 def pair_of(merge: str | list[str]) -> tuple[str, str]:

@@ -43,7 +43,7 @@ from banyan.tokenizer.rules import (
 from banyan.tokenizer.sentencepiece import from_sentencepiece
 
 if TYPE_CHECKING:
-    from banyan.tokenizer.tables import Fast
+    from banyan.tokenizer.lookup import Fast
 
 
 
@@ -162,7 +162,7 @@ class Tokenizer:
         odd = np.flatnonzero(counts < 0)
         if not len(odd):
             return ids, counts
-        from banyan.tokenizer.tables import splice
+        from banyan.tokenizer.lookup import splice
 
         return splice(ids, counts, odd, *self._by_the_library([encoded[text] for text in odd])), counts
 

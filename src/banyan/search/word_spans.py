@@ -8,7 +8,7 @@ import unicodedata
 _BETWEEN_SPACES = re.compile(r"\S+")
 
 
-def words(text: str) -> list[tuple[int, int]]:
+def word_spans(text: str) -> list[tuple[int, int]]:
     """Where the words begin and end. Vowel signs and other marks belong to them, as in Indian scripts."""
     found = []
     for match in _BETWEEN_SPACES.finditer(text):

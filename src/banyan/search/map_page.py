@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 
-def page(title: str, data: dict[str, Any]) -> str:
+def map_page(title: str, data: dict[str, Any]) -> str:
     """data: x, y (whole numbers 0..65535), cluster, text, place: one of each for every point; clusters: name, size and
     number of each."""
     packed = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")  # no tag begins in it
