@@ -338,8 +338,8 @@ def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device
 
         return Encoder(embedding, functions, place, config.structure)
     if device not in ("auto", "cpu"):
-        fitting = f", and linear functions of a power of two up to {devices.WIDEST}" if config.matrix_width else ""
-        raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0, Triton{fitting}: say cpu")
+        sizes = f" and linear functions of a power of two up to {devices.WIDEST}" if config.matrix_width else ""
+        raise BanyanError(f"encoding on {device} needs a CUDA GPU of compute capability 8.0, Triton{sizes}: use cpu")
     return _encoder(embedding, functions, config, "cpu")
 
 
