@@ -249,7 +249,7 @@ def test_eval_fetches_tells_and_measures_and_the_second_time_has_nothing_to_fetc
     data, out = tmp_path / "data", tmp_path / "r.json"
     arguments = ["eval", model_folder, "--suite", "sts", "--data", data, "-o", out]
     code, _, err = banyan(*arguments)
-    assert (code, err) == (1, f"banyan: there is no folder {data} of evaluation sets\n")
+    assert (code, err) == (1, f"banyan: the folder {data} of evaluation sets does not exist\n")
     code, text, err = banyan(*arguments, "--fetch")
     assert code == 0, err
     lines = err.splitlines()

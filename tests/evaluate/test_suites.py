@@ -92,7 +92,7 @@ def test_a_word_list_that_is_not_there_says_where_it_comes_from(data, tmp_path):
     assert note.startswith(f"not measured; no wordsim_similarity_goldstandard.txt in {data}; --fetch has no source")
     assert "the authors' repository" in note
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BanyanError, match=r"its files are simlex\.tsv, .*; --fetch has no source for it"):
+    with pytest.raises(BanyanError, match=r"its files are simlex\.tsv, .*; --fetch cannot download it"):
         suites.tasks("words", tmp_path / "empty")
 
 
@@ -111,7 +111,7 @@ def test_judgements_of_what_is_not_there_are_in_the_note_of_every_row(data):
     for lost, told in (1, "1"), (5, "5, as in the official file"):
         path.write_text(judged + "".join(f"q{i}\tgone\t1\n" for i in range(lost)))
         notes = {row.note for row in suites.run(letters, "retrieval", data) if row.task == "arguana"}
-        assert notes == {f"judgements that name a document or a query which is not there: {told}"}
+        assert notes == {f"judgements of a document or query that does not exist: {told}"}
 
 
 def test_classification_of_both_sets(data):
@@ -158,9 +158,9 @@ def test_languages_are_those_asked_for(data):
 
 
 def test_a_folder_without_any_set_is_an_error_that_names_the_files(tmp_path):
-    with pytest.raises(BanyanError, match=r"holds no set of the suite words; its files are simlex\.tsv, wordsim_"):
+    with pytest.raises(BanyanError, match=r"has no set of the suite words; its files are simlex\.tsv, wordsim_"):
         suites.tasks("words", tmp_path)
-    with pytest.raises(BanyanError, match=r"there is no folder .*none of evaluation sets"):
+    with pytest.raises(BanyanError, match=r"the folder .*none of evaluation sets does not exist"):
         suites.tasks("words", tmp_path / "none")
     with pytest.raises(BanyanError, match="there is no suite stss: choose one of paper"):
         suites.tasks("stss", tmp_path)
@@ -361,10 +361,10 @@ def test_other_errors_of_eval_come_before_the_work_and_in_one_line(banyan, model
     suite = ["--suite", "sts", "--data", data]
     (tmp_path / "bad.tsv").write_bytes(b"\xff\xfe\tb\t1\n")
     for arguments, message in [
-        ([model_folder, "--suite", "words", "--data", tmp_path / "beir"], "holds no set of the suite words"),
-        ([model_folder, "--pairs", tmp_path / "none.tsv"], f"there is no {tmp_path}/none.tsv to evaluate on"),
+        ([model_folder, "--suite", "words", "--data", tmp_path / "beir"], "has no set of the suite words"),
+        ([model_folder, "--pairs", tmp_path / "none.tsv"], f"cannot evaluate on {tmp_path}/none.tsv: it"),
         ([model_folder, "--pairs", tmp_path / "bad.tsv"], f"cannot read pairs from {tmp_path}/bad.tsv"),
-        ([model_folder, *suite, "-o", "r.html"], "results are written as .json or .md: r.html ends in neither"),
+        ([model_folder, *suite, "-o", "r.html"], "cannot write results to r.html: its name must end in .json or .md"),
         ([model_folder, *suite, "-o", tmp_path / "no" / "r.md"], f"there is no folder {tmp_path}/no to write r.md to"),
         ([model_folder, *suite, "--against", tmp_path / "none"], "there is no model folder"),
     ]:

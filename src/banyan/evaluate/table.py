@@ -1,4 +1,4 @@
-"""Figures as a table: on the terminal, in Markdown, and as JSON for programs."""
+"""Results as a table: plain text for the terminal, Markdown, and JSON."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Line(NamedTuple):
     task: str
     metric: str
     n: int
-    figure: Figure | None  # None: not measured, and the note says why
+    figure: Figure | None  # None: not measured; the note gives the reason
     note: str
     against: Figure | None = None
-    difference: Figure | None = None  # the first model minus the second, drawn as pairs
+    difference: Figure | None = None  # the first model minus the second, with a paired interval
 
 
 class ResultTable(NamedTuple):
@@ -48,7 +48,7 @@ class ResultTable(NamedTuple):
 def tabulate(
     model: str, rows: Sequence[Result], against: str | None = None, others: Sequence[Result] = ()
 ) -> ResultTable:
-    """`others`: the rows of a second model, `against`, for the same tasks in the same order."""
+    """Make a table. others: the results of a second model, `against`, for the same tasks in the same order."""
     lines: list[Line] = []
     both = list(zip(rows, others if against is not None else [None] * len(rows), strict=True))
     for _, group in itertools.groupby(both, key=lambda pair: pair[0].group):
@@ -71,7 +71,7 @@ def _line(row: Result, other: Result | None) -> Line:
 
 
 def _mean_line(rows: Sequence[tuple[Result, Result | None]]) -> list[Line]:
-    """The mean of a group's sets, if they are several and all have the one figure."""
+    """Return the mean over a group, if it has several sets and all have the same metric."""
     ours = [row.outcome for row, _ in rows if row.outcome]
     theirs = [other.outcome for _, other in rows if other and other.outcome]
     if len(ours) < 2 or len({outcome.metric for outcome in ours}) > 1:
@@ -93,7 +93,7 @@ def _first_of_each_task(lines: Sequence[Line]) -> Iterator[Line]:
     return (next(same) for _, same in itertools.groupby(lines, key=lambda line: (line.group, line.task)))
 
 
-# --- Forms -----------------------------------------------------------------------------------------------------------
+# --- Formats ---------------------------------------------------------------------------------------------------------
 
 
 def to_text(table: ResultTable, width: int = 120) -> str:
@@ -123,32 +123,32 @@ def to_markdown(table: ResultTable) -> str:
     rows = [f"| {' | '.join(map(_escaped, row))} |" for row in [header, *cells]]
     rows.insert(1, f"|{'|'.join(rule)}|")
     notes = [f"- {_escaped(note)}" for note in table.notes]
-    told = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
-    return "\n".join([*rows, "", *notes, *([""] if notes else []), told, ""])
+    footer = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
+    return "\n".join([*rows, "", *notes, *([""] if notes else []), footer, ""])
 
 
 def to_json(table: ResultTable) -> str:
-    results = [_for_programs(line) for line in table.lines]
+    results = [_as_dict(line) for line in table.lines]
     content = {"banyan_version": __version__, "model": table.model, "against": table.against, "results": results}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def check_names(paths: Sequence[str | Path]) -> None:
-    """Before the work: can a report be written there?"""
+    """Check, before any work is done, that results can be written to these files."""
     for path in map(Path, paths):
         if path.suffix not in ENDINGS:
-            raise BanyanError(f"results are written as {' or '.join(ENDINGS)}: {path} ends in neither")
+            raise BanyanError(f"cannot write results to {path}: its name must end in {' or '.join(ENDINGS)}")
         if not path.parent.is_dir():
             raise BanyanError(f"there is no folder {path.parent} to write {path.name} to")
 
 
 def write(table: ResultTable, path: str | Path) -> None:
-    """As JSON or Markdown, by the name of the file."""
+    """Write JSON or Markdown, depending on the suffix."""
     check_names([path])
     write_text(path, to_json(table) if Path(path).suffix == ".json" else to_markdown(table))
 
 
-_RIGHT = (False, False, False, True, True, True, True, True, True, True)  # numbers stand to the right
+_RIGHT = (False, False, False, True, True, True, True, True, True, True)  # columns of numbers are right-aligned
 
 
 def _cells(table: ResultTable) -> list[list[str]]:
@@ -175,8 +175,8 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _for_programs(line: Line) -> dict[str, Any]:
-    """{"group", "task", "metric", "n", "value", "low", "high"}; "against" and "difference" of two models; a note."""
+def _as_dict(line: Line) -> dict[str, Any]:
+    """Return group, task, metric, n, value, low and high; for two models also against and difference; and any note."""
     if line.figure is None:
         return {"group": line.group, "task": line.task, "value": None, "note": line.note}
     found = {"group": line.group, "task": line.task, "metric": line.metric, "n": line.n, **line.figure._asdict()}

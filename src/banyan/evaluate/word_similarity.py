@@ -1,4 +1,4 @@
-"""Words: do the cosines of pairs of words rank as people's scores do?"""
+"""Word similarity: Spearman correlation of cosines with human scores of word pairs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from banyan.evaluate.similarity import Comparer, Encode, read_pairs, similarity
 
 
 def word_similarity(encode: Encode | Comparer, path: str | Path, task: str) -> Outcome:
-    """Of a list as SimLex or WordSim: two words and a score a line, with or without a header. A word is a text like any
-    other, so one of several pieces is composed. Scores are numbers (the authors' program ranks them as text)."""
+    """Measure on a list such as SimLex or WordSim: two words and a score per line, with or without a header.
+
+    A word is encoded like any text, so a word of several pieces is composed. Scores are numbers; the authors' program
+    ranks them as strings."""
     return similarity(encode, read_pairs(path), task)
