@@ -160,7 +160,7 @@ def test_filters_come_before_ranking(collection, books, where, rows, mode):
 def test_a_condition_that_makes_no_sense_is_one_sentence(collection, books):
     collection.add(books, column="title")
     for where in ("yeer > 3", "year >", "year = 'x' OR"):
-        with pytest.raises(BanyanError, match="is no condition that can be met here"):
+        with pytest.raises(BanyanError, match="is not a valid condition"):
             collection.search("the", where=where)
 
 
@@ -213,7 +213,7 @@ def test_a_changed_file_is_replaced_only_when_asked(collection, corpus, books):
     collection.add(corpus)
     collection.add(books, column="title")
     corpus.write_text("The old rows are gone.\n")
-    with pytest.raises(BanyanError, match="changed since it was indexed: --update"):
+    with pytest.raises(BanyanError, match="changed since it was indexed: use --update"):
         collection.add(corpus)
     collection.add(corpus, update=True)
     rows = collection.rows()
@@ -291,7 +291,7 @@ def test_a_full_disk_is_one_sentence(collection, corpus, monkeypatch):
     collection.add(corpus)
     monkeypatch.setattr(search_rows.Rows, "_sync", full)
     corpus.with_name("more.txt").write_text("The cat.\n")
-    with pytest.raises(BanyanError, match="the disk is full; what was indexed before is kept"):
+    with pytest.raises(BanyanError, match="the disk is full; the rows indexed so far are kept"):
         collection.add(corpus.with_name("more.txt"))
 
 
@@ -335,7 +335,7 @@ def test_a_language_gives_stems_and_an_unknown_one_is_refused(collection, tmp_pa
 def test_a_folder_with_other_files_is_not_written_to(collection, corpus):
     collection.folder.mkdir()
     (collection.folder / "thesis.txt").write_text("mine")
-    with pytest.raises(BanyanError, match="holds other files and no index"):
+    with pytest.raises(BanyanError, match="has other files and no index"):
         collection.add(corpus)
 
 
@@ -391,7 +391,7 @@ def test_index_and_search_from_the_command_line(tmp_path, trained_folder, books,
     assert first.count("cosine") == 3
     assert second.count("cosine") == 1
     assert "author=O'Neil" in second
-    assert "is no condition" in told.err
+    assert "is not a valid condition" in told.err
 
 
 def test_text_can_be_piped_into_an_index(tmp_path, trained_folder):
