@@ -72,8 +72,8 @@ class Banyan:
     def from_pretrained(
         cls, path: str | Path, device: str = "cpu", *, revision: str | None = None, token: str | None = None
     ) -> Banyan:
-        """Load a folder written by `banyan train` or `save_pretrained`. If there is no such folder, load the model of that
-        name, "owner/model", from the Hugging Face Hub.
+        """Load a folder written by `banyan train` or `save_pretrained`. If there is no such folder, load the model of
+        that name, "owner/model", from the Hugging Face Hub.
 
         device: "cuda" encodes on a GPU (needs torch); everything else stays on the CPU.
         revision, token: for the Hub."""
