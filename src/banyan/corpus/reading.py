@@ -68,11 +68,11 @@ class Corpus:
 
     @property
     def paths(self) -> list[Path]:
-        """The files read; as sources they give the same corpus again."""
+        """The files that are read. As sources they give the same corpus again."""
         return [source.path for source in self._sources if isinstance(source, File)]
 
     def move_copies(self, folder: Path) -> None:
-        """Move what was copied into `spool`. The copies are named after their text: one that is there already stays."""
+        """Move the copies in `spool` to a folder. Copies are named after their content, so an existing one is kept."""
         for source in self._sources:
             if isinstance(source, File) and source.path.parent == self._spool:
                 source.move(folder)

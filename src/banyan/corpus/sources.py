@@ -52,7 +52,7 @@ class File:
         return [str(self.path.absolute()), state.st_size, state.st_mtime_ns]
 
     def move(self, folder: Path) -> None:
-        """Into a folder; if that has a file of this name already, it stays, and this one goes."""
+        """Move the file to a folder. If a file of this name is already there, keep that one and delete this one."""
         kept = folder / self.path.name
         if kept.exists():
             self.path.unlink(missing_ok=True)
