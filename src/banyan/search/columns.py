@@ -95,10 +95,10 @@ class Columns:
         try:
             return self._arrow.array(values, kind)
         except (self._arrow.ArrowException, TypeError, ValueError, OverflowError):
-            row, told = self._misfit(values, kind, rows)
-            told = f"holds {row.columns[name]!r}, but earlier rows hold {kind} ({told})"
+            row, reason = self._misfit(values, kind, rows)
+            found = f"holds {row.columns[name]!r}, but earlier rows hold {kind} ({reason})"
             advice = f"index the file again with --keep {name}:string"
-            raise BanyanError(f"{source}, row {row.number}: column {name!r} {told}: {advice}") from None
+            raise BanyanError(f"{source}, row {row.number}: column {name!r} {found}: {advice}") from None
 
     def _misfit(self, values: list[Any], kind: Any, rows: list[SourceRow]) -> tuple[SourceRow, str]:
         for value, row in zip(values, rows, strict=True):
