@@ -16,6 +16,7 @@ from banyan.evaluate import suites
 from banyan.evaluate.fetch import SOURCES, fetch
 from banyan.evaluate.retrieval import read_beir
 from banyan.evaluate.similarity import read_pairs
+from tests.helpers.commands import unhurried
 
 ON_HUB = (suites._ON_HUB, suites._QUORA)
 TEXTS = ['He said "no", then left.', "two\nlines", "carriage\rreturn", "a\ttab", "ሰላም नमस्ते", " spaces ", "x"]

@@ -89,7 +89,7 @@ def test_quora_is_measured_only_where_it_is(data):
 
 def test_a_word_list_that_is_not_there_says_where_it_comes_from(data, tmp_path):
     note = by_task(suites.run(letters, "words", data))["wordsim-s"].note
-    assert note.startswith(f"not measured; no wordsim_similarity_goldstandard.txt in {data}; --fetch cannot download it")
+    assert note.startswith(f"not measured; no wordsim_similarity_goldstandard.txt in {data}; --fetch cannot download")
     assert "the authors' repository" in note
     (tmp_path / "empty").mkdir()
     with pytest.raises(BanyanError, match=r"its files are simlex\.tsv, .*; --fetch cannot download it"):
