@@ -112,8 +112,8 @@ def test_no_texts_and_texts_without_tokens(model, precision):
         ({"precision": "int4"}, "there is no precision 'int4': choose one of float32, int8, binary"),
         ({"truncate_dim": 0}, "cannot truncate to 0 dimensions: keep at least 1"),
         ({"truncate_dim": 17}, "cannot truncate to 17 dimensions: the model has 16"),
-        ({"precision": "int8", "normalize": True}, "normalize goes with float32 only: int8 keeps no lengths anyway"),
-        ({"precision": "binary", "normalize": True}, "float32 only: binary keeps no lengths anyway; leave it out"),
+        ({"precision": "int8", "normalize": True}, "normalize needs float32, because int8 does not preserve lengths"),
+        ({"precision": "binary", "normalize": True}, "because binary does not preserve lengths: leave it out"),
     ],
 )
 def test_what_cannot_be_had_is_refused(model, tmp_path, options, message):

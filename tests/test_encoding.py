@@ -216,7 +216,7 @@ def test_existing_result_is_kept_unless_told(model, text, tmp_path):
 def test_input_is_not_overwritten(model, tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text('{"text": "a"}\n')
-    with pytest.raises(BanyanError, match="is the input"):
+    with pytest.raises(BanyanError, match="is also an input"):
         encode_file(model, path, path, overwrite=True)
     assert path.read_text() == '{"text": "a"}\n'
 
@@ -248,7 +248,7 @@ def test_full_disk_keeps_what_was_done(model, text, tmp_path, suffix, small_bloc
     out = tmp_path / f"out{suffix}"
     with monkeypatch.context() as patched:
         patched.setattr(encoding._Partial, "append", _failing_at(2, OSError(errno.ENOSPC, "No space left on device")))
-        with pytest.raises(BanyanError, match="partial: the disk is full; what was done is kept, and --resume goes"):
+        with pytest.raises(BanyanError, match="partial: the disk is full; the rows encoded so far are kept"):
             encode_file(model, text, out)
     assert not out.exists()
     summary = encode_file(model, text, out, resume=True)
@@ -279,7 +279,7 @@ def interrupted(model, text, tmp_path, small_blocks, monkeypatch) -> Path:
     with monkeypatch.context() as patched:
         patched.setattr(encoding._Partial, "append", _failing_at(3, KeyboardInterrupt()))
         patched.setattr(encoding, "SECONDS_BETWEEN_RECORDS", 1e9)  # so only the interrupt itself records them
-        with pytest.raises(KeyboardInterrupt, match="stopped after 6 rows, which are kept: --resume goes on"):
+        with pytest.raises(KeyboardInterrupt, match="stopped after 6 rows, which are kept: --resume continues"):
             encode_file(model, text, out)
     return out
 
@@ -291,7 +291,7 @@ def test_interrupted_run_goes_on(model, text, interrupted):
 
 
 def test_unfinished_run_is_neither_taken_up_nor_lost_silently(model, text, interrupted):
-    with pytest.raises(BanyanError, match="an unfinished run: --resume goes on with it, --overwrite starts again"):
+    with pytest.raises(BanyanError, match="an unfinished run: --resume continues it, --overwrite starts again"):
         encode_file(model, text, interrupted)
     assert encode_file(model, text, interrupted, overwrite=True).resumed == 0
 
@@ -514,7 +514,7 @@ def test_a_run_is_resumed_with_its_own_settings_only(model, text, interrupted, c
 
 def test_command_refuses_before_it_loads_a_model(banyan, tmp_path):
     for arguments, message in (
-        (["--precision", "int8", "--normalize"], "banyan: normalize goes with float32 only: int8 keeps no lengths"),
+        (["--precision", "int8", "--normalize"], "banyan: normalize needs float32, because int8 does not"),
         (["--precision", "float16"], "banyan: there is no precision 'float16': choose one of"),
         (["--truncate-dim", "-1"], "banyan: cannot truncate to -1 dimensions"),
     ):

@@ -79,7 +79,7 @@ def test_text_fits_the_width(a: list[str], b: list[str]):
 def test_long_sentences_list_the_strongest_cells_and_account_for_the_rest():
     long = explain(SENTENCES["long"], SENTENCES["long"])
     lines = long.to_text(80).splitlines()
-    assert "the 20 strongest of 1681 cells" in lines[0]
+    assert "the 20 largest of 1681 cells" in lines[0]
     pairs = long.top(20)
     assert [line.split("  ")[-1].strip() for line in lines[2:22]] == [f"{pair.a} × {pair.b}" for pair in pairs]
     rest = 100 * (long.matrix.sum() - sum(pair.value for pair in pairs))

@@ -97,7 +97,7 @@ def figures(model: Any, wanted: Sequence[Task]) -> list[dict[str, Any]]:
     measurable = getattr(model, "encode", model)
     rows = [row for task in wanted for row in suites.measure(measurable, task)]
     found = []
-    for line in table.report("", rows).lines:
+    for line in table.tabulate("", rows).lines:
         value, low, high = line.figure or (None, None, None)
         figure = {"value": value, "low": low, "high": high, "note": line.note}
         found.append({"group": line.group, "task": line.task, "metric": line.metric, "n": line.n, **figure})

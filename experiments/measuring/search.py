@@ -18,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from banyan import Banyan
+from banyan.corpus.rows import SourceRow
 from banyan.evaluate import retrieval
 from banyan.evaluate.retrieval import Beir, read_beir
-from banyan.search.corpora import Columns, Row
+from banyan.search.columns import Columns
 from banyan.search.index import Index, Maker, unit
 from banyan.search.searching import DEPTH
 
@@ -33,8 +34,8 @@ def build(folder: Path, model: Banyan, data: Beir, language: str | None) -> Inde
     with Index.writing(folder, Maker("model", "model", model.dim), language) as index:
         columns = Columns(None, {})
         documents = enumerate(zip(data.document_ids, data.documents, strict=True), 1)
-        rows = [Row(number, text, {"id": name}) for number, (name, text) in documents]
-        index.rows.add_columns(columns.judge(rows, in_text=False))
+        rows = [SourceRow(number, text, {"id": name}) for number, (name, text) in documents]
+        index.rows.add_columns(columns.infer(rows, numbers_as_text=False))
         index.rows.append(columns.arrays(rows, "corpus"), unit(model.encode(data.documents)))
         index.rows.settle()
     return index

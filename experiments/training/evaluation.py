@@ -16,7 +16,7 @@ from banyan.encoder import TOKENIZER, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.outcome import mean
-from banyan.evaluate.suites import Row
+from banyan.evaluate.suites import Result
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 from experiments.training.weights import config_of
@@ -45,14 +45,14 @@ def suites_of(language: str, classification: bool) -> list[str]:
     return [*ENGLISH, *([CLASSIFICATION] if classification else [])]
 
 
-def _suite(encode: Any, suite: str, data: Path, language: str) -> list[Row]:
+def _suite(encode: Any, suite: str, data: Path, language: str) -> list[Result]:
     languages = [] if language == "en" else [language]
     if suite == "dev" and language == "es":  # Spanish has no development set
         return []
     return suites.run(encode, suite, data, languages)
 
 
-def _figure(row: Row) -> dict[str, Any]:
+def _figure(row: Result) -> dict[str, Any]:
     if row.outcome is None:
         return {"group": row.group, "task": row.task, "value": None, "note": row.note}
     interval = row.outcome.interval()
@@ -68,7 +68,7 @@ def _figure(row: Row) -> dict[str, Any]:
     }
 
 
-def _scores(rows: list[Row]) -> dict[str, dict[str, float]]:
+def _scores(rows: list[Result]) -> dict[str, dict[str, float]]:
     """Means over the sentence sets and over the word sets, with intervals."""
     found = {}
     for group, members in itertools.groupby(rows, key=lambda row: row.group):

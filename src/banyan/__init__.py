@@ -1,4 +1,29 @@
-"""Banyan: sentence embeddings from your own text. Importing this imports neither torch nor numba."""
+"""Banyan: sentence embeddings trained on your own text. `import banyan` imports neither torch nor numba.
+
+encoder       Banyan: load a model, encode, compare, parse and explain texts
+encoding      encode whole files; find the most similar rows of files
+compact       truncated, int8 and binary embeddings
+tree          Tree: what Banyan.parse returns, and its drawings
+explanation   Explanation: what Banyan.explain returns
+config        Config: every setting of a model and its training, declared once
+errors        BanyanError
+reference     the paper's algorithms and their gradients in plain NumPy
+
+support       files, threads, devices, display, drawings
+corpus        read text of any format as sentences or rows; the tokenised store
+tokenizer     train, load and run subword tokenizers
+model         trees and graphs, the composition functions, the objectives, initialisation
+backends      the kernels: Numba, torch, Triton
+training      train(): runs, checkpoints, metrics, several processes, model card
+evaluate      similarity, retrieval and classification with confidence intervals
+search        an index on disk, search, clusters, maps
+serve         the HTTP server
+scale         encode folders of Parquet shards on many machines
+baselines     other models to compare with: TF-IDF, GloVe, fastText, SimCSE, ...
+integrations  scikit-learn, sentence-transformers, LangChain, the Hugging Face hub, ONNX, ...
+demo          banyan demo, on the text that comes with Python
+commands      the command line, one file per command
+"""
 
 from __future__ import annotations
 

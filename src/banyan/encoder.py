@@ -36,11 +36,11 @@ WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
-_GPU_BATCH = 1 << 16  # texts that are brought to a GPU at a time, at least
+_GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 
 
 class Banyan:
-    """Text in, vectors and trees out.
+    """A trained model: encodes texts as vectors, parses them as trees, compares and explains them.
 
     >>> model = Banyan.from_pretrained("model/")
     >>> model.encode(["Homer ate doughnuts.", "Lisa plays the saxophone."]).shape
@@ -52,7 +52,7 @@ class Banyan:
     ) -> None:
         from banyan.backends import _numba
 
-        self.folder: Path | None = None  # that it was loaded from
+        self.folder: Path | None = None  # where it was loaded from
         self.config = config
         self.tokenizer = tokenizer
         self.weights = weights
@@ -72,16 +72,18 @@ class Banyan:
     def from_pretrained(
         cls, path: str | Path, device: str = "cpu", *, revision: str | None = None, token: str | None = None
     ) -> Banyan:
-        """Load a folder that `banyan train` or `save_pretrained` wrote, or (where there is no such folder) a model by
-        its name on the Hugging Face Hub, "owner/model". device: "cuda" encodes on a GPU (with torch); everything else
-        stays on the CPU. revision, token: of the Hub."""
+        """Load a folder written by `banyan train` or `save_pretrained`. If there is no such folder, load the model of
+        that name, "owner/model", from the Hugging Face Hub.
+
+        device: "cuda" encodes on a GPU (needs torch); everything else stays on the CPU.
+        revision, token: for the Hub."""
         folder = Path(path)
         if not folder.is_dir():
             from banyan.integrations import hub
 
             folder = hub.fetch(str(path), revision, token) if hub.is_name(path) else folder
         if not folder.is_dir():
-            raise BanyanError(f"there is no model folder {str(path)!r}; `banyan train` makes one")
+            raise BanyanError(f"there is no model folder {str(path)!r}; train a model with `banyan train`")
         for name in (SETTINGS, WEIGHTS, TOKENIZER):
             if not (folder / name).is_file():
                 raise BanyanError(f"{folder} is not a finished model: it has no {name}")
@@ -92,37 +94,38 @@ class Banyan:
         return model
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Write the folder that `from_pretrained` reads; each file appears whole or not at all."""
+        """Write a folder for `from_pretrained`. Each file is written atomically."""
         from safetensors.numpy import save_file
 
         from banyan.support import files
 
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SETTINGS).unlink(missing_ok=True)  # written last: without it a folder is no model
+        (folder / SETTINGS).unlink(missing_ok=True)  # written last: without it, the folder is not a model
         with files.atomic(folder / WEIGHTS) as temporary:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         files.write_text(folder / SETTINGS, self.config.to_json())
 
     def push_to_hub(self, name: str, **how: Any) -> str:
-        """Upload to the Hugging Face Hub as "owner/model", with a model card: the address of the commit. how: private,
-        language, license, token, message, as banyan.integrations.hub.push says."""
+        """Upload the model to the Hugging Face Hub as "owner/model", with a model card. Return the URL of the commit.
+
+        how: private, language, license, token, message, as in banyan.integrations.hub.push."""
         from banyan.integrations import hub
 
         return hub.push(self, name, **how)
 
     @property
     def dim(self) -> int:
-        """Of an embedding: what is learnt, and the lexical dimensions beside it, if the model has such."""
+        """The size of an embedding: the learnt dimensions and any lexical ones."""
         return self.config.embedding_dim
 
     def fingerprint(self) -> str:
-        """64 hexadecimal digits that change whenever embeddings may: with a weight, the tokenizer or a setting."""
+        """Return 64 hexadecimal digits that change whenever a weight, the tokenizer or a setting changes embeddings."""
         return self._fingerprint({name: getattr(self.config, name) for name in _DECIDE_EMBEDDINGS})
 
     def fingerprints(self) -> list[str]:
-        """The present fingerprint and, for a folder of an earlier version, the one that version computed."""
+        """Return the fingerprint and, for a folder of an earlier version, the one that version computed."""
         return [self.fingerprint(), *map(self._fingerprint, earlier_settings(self.folder and self.folder / SETTINGS))]
 
     def _fingerprint(self, settings: dict[str, Any]) -> str:
@@ -147,12 +150,15 @@ class Banyan:
         truncate_dim: int | None = None,
         precision: str = "float32",
     ) -> np.ndarray:
-        """Embeddings, float32 [n, E]; one vector [E] for a lone string. A text without any token (empty, or white
-        space) gets the zero vector. The same text gets the same bits alone, in any batch, with any thread count.
+        """Return embeddings, float32 [n, E], or one vector [E] for a single string.
 
-        truncate_dim: keep the first dimensions only (before normalising).
-        precision: "int8" gives each vector as int8 of its own scale, for cosines; "binary" the signs of its dimensions,
-        eight to a byte, uint8 [n, ceil(E / 8)], for Hamming distances: banyan.compact."""
+        A text without tokens (empty, or only white space) gets the zero vector. A text gets the same bits alone, in any
+        batch, and with any number of threads.
+
+        normalize: scale vectors to length 1.
+        truncate_dim: keep only the first dimensions (before normalising).
+        precision: "int8" scales each vector separately, for cosines; "binary" keeps the sign of each dimension, eight
+        to a byte, uint8 [n, ceil(E / 8)], for Hamming distances. See banyan.compact."""
         if isinstance(texts, str):
             return self.encode([texts], normalize, truncate_dim=truncate_dim, precision=precision)[0]
         form = Form.of(self.dim, truncate_dim, precision, normalize)
@@ -174,7 +180,7 @@ class Banyan:
         return out
 
     def _encode_block(self, texts: Sequence[str], out: np.ndarray, normalize: bool, form: Form) -> None:
-        each = None if self._on_gpu else 1  # threads: blocks go to the GPU one after another, on the CPU side by side
+        each = None if self._on_gpu else 1  # threads per block: on the CPU, blocks run in parallel
         tokens, offsets = self.tokenizer.encode(texts, threads=each)
         whole = form == Form(self.dim)
         vectors = out if whole else np.zeros((len(texts), self.dim), np.float32)
@@ -185,7 +191,7 @@ class Banyan:
             normalize_rows(out)
 
     def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
-        """Embeddings of texts that are tokens already: ragged (tokens [T], offsets [n+1])."""
+        """Return embeddings of tokenised texts, given as ragged tokens [T] and offsets [n+1]."""
         tokens = np.asarray(tokens)
         if tokens.size and not (tokens.min() >= 0 and tokens.max() < len(self.embedding)):
             raise BanyanError(f"tokens must be between 0 and {len(self.embedding) - 1}")
@@ -214,7 +220,7 @@ class Banyan:
     @overload
     def similarity(self, a: Any, b: Any) -> Any: ...
     def similarity(self, a: Any, b: Any) -> Any:
-        """Cosines of texts or embeddings (float, int8): a number for two of them, a matrix [n, m] for two lists."""
+        """Return cosines of texts or embeddings (float, int8): a number for a pair, a matrix [n, m] for two lists."""
         a, b = (x if _is_embedding(x) else self.encode(x) for x in (a, b))
         rows, columns = (normalize_rows(np.atleast_2d(x).astype(np.float32)) for x in (a, b))
         cosines = rows @ columns.T
@@ -223,12 +229,13 @@ class Banyan:
     # --- Trees -------------------------------------------------------------------------------------------------------
 
     def parse(self, text: str) -> Tree:
-        """The tree that the model induces over a text, with the embedding of every phrase. Of a model without repeats,
-        it has a token where it stood first, third, eighth, ..."""
+        """Return the tree that the model induces over a text, with the embedding of every phrase.
+
+        A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ..."""
         return self._parsed(text)[0]
 
     def _parsed(self, text: str) -> tuple[Tree, np.ndarray]:
-        """A text's tree, and the tokens that are its leaves."""
+        """Return the tree of a text, and the tokens of its leaves."""
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
@@ -238,9 +245,10 @@ class Banyan:
         return self._tree(text, tokens, spans, self._induced(tokens)), tokens
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
-        """Trees that a linguist drew, as `(S (NP the cat) (VP sat))`, one or more in a string: composed as given
-        instead of induced. The pieces of a word merge from the left, then words as the brackets say, each as often as
-        it is there. Brackets without labels, `((the cat) sat)`, are read with labels=False."""
+        """Compose texts along given trees, such as `(S (NP the cat) (VP sat))`, instead of induced ones.
+
+        The string may hold several trees. The pieces of a word merge from left to right, then words as bracketed. All
+        occurrences of a repeated token are kept. Use labels=False for brackets without labels, `((the cat) sat)`."""
         from banyan.model.brackets import read_brackets
 
         trees = []
@@ -280,15 +288,17 @@ class Banyan:
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
 
     def _phrases(self, forest: Forest) -> np.ndarray:
-        """The up embedding of every node, in the forest's order."""
+        """Return the up embedding of every node, in the order of the forest."""
         from banyan.backends import _numba
 
         graph = disentangled(forest)
         return _numba.up_pass(graph, self.embedding[graph.token], self.functions)[graph.node_of]
 
     def explain(self, a: str, b: str) -> Explanation:
-        """Which tokens of `a` and `b` make their cosine. Composition is affine, so with trees and norms held fixed the
-        cosine is exactly the sum of a matrix of token against token, with one row and column for the bias."""
+        """Split the cosine of two texts into contributions of pairs of tokens.
+
+        Composition is affine, so for fixed trees and norms the cosine is exactly the sum of a matrix of tokens of `a`
+        by tokens of `b`, with one more row and column for the bias."""
         from banyan.explanation import Explanation
 
         (names_a, parts_a), (names_b, parts_b) = self._contributions(a), self._contributions(b)
@@ -297,7 +307,7 @@ class Banyan:
         return Explanation(names_a, names_b, matrix, float(matrix.sum()))
 
     def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
-        """What each leaf, and the bias, adds to the root: names and float64 vectors [n+1, E]."""
+        """Return the contributions of each leaf and of the bias to the root: names and float64 vectors [n+1, E]."""
         from banyan.model.functions import through
         from banyan.reference import compose
 
@@ -306,8 +316,8 @@ class Banyan:
         if n == 0:
             return ["bias"], np.zeros((1, self.dim))
         leaves = self.embedding[tokens].astype(np.float64)
-        parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # of each leaf under a node
-        bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # the root that leaves of zeros would have
+        parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # node -> contributions of the leaves under it
+        bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # node -> its embedding if all leaves were zero
         for node, (left, right) in enumerate(tree.children.tolist(), n):
             parts[node] = np.vstack([through(f.comp_l, parts.pop(left)), through(f.comp_r, parts.pop(right))])
             bias[node] = compose(bias.pop(left), bias.pop(right), f)
@@ -320,7 +330,7 @@ class Banyan:
 
 
 def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device: str) -> Any:
-    """What makes roots of tokens, on that device."""
+    """Return the encoder from tokens to root embeddings for a device."""
     if device == "cpu":
         from banyan.backends import _numba
 
@@ -338,13 +348,13 @@ def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device
 
         return Encoder(embedding, functions, place, config.structure)
     if device not in ("auto", "cpu"):
-        fitting = f", and linear functions of a power of two up to {devices.WIDEST}" if config.matrix_width else ""
-        raise BanyanError(f"encoding on {device} needs a CUDA card of compute capability 8.0, Triton{fitting}: say cpu")
+        sizes = f" and linear functions of a power of two up to {devices.WIDEST}" if config.matrix_width else ""
+        raise BanyanError(f"encoding on {device} needs a CUDA GPU of compute capability 8.0, Triton{sizes}: use cpu")
     return _encoder(embedding, functions, config, "cpu")
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
-    """Every tensor of a weights file, checked against the settings beside it."""
+    """Read all tensors of a weights file, and check them against the settings."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -359,7 +369,7 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"
-            raise BanyanError(f"{path} does not fit its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
+            raise BanyanError(f"{path} does not match its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
     return weights
 
 
@@ -375,7 +385,7 @@ def _function_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 def _is_embedding(x: Any) -> bool:
     if isinstance(x, np.ndarray) and x.dtype == np.uint8:
-        raise BanyanError("packed bits have no cosine: banyan.compact.expanded(bits, dimensions) makes vectors of them")
+        raise BanyanError("packed bits have no cosine: convert them with banyan.compact.expanded(bits, dimensions)")
     return isinstance(x, np.ndarray) and (x.dtype.kind == "f" or x.dtype == np.int8)
 
 
@@ -396,19 +406,19 @@ def normalize_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def _of_length(parts: np.ndarray, length: float) -> np.ndarray:
-    """Such that their sum has that length, if it has any."""
+    """Scale parts so that their sum has this length, unless it is zero."""
     return parts * (length / (np.linalg.norm(parts.sum(0)) or 1))
 
 
 def _pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int]:
-    """How many pieces each word of " ".join(words) became."""
+    """Return the number of pieces of each word of " ".join(words)."""
     ends = np.cumsum([len(word) + 1 for word in words])
     of = np.searchsorted(ends, [max(end - 1, start) for start, end in spans], side="right")
     return np.bincount(of, minlength=len(words)).tolist()
 
 
 def _under(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens under each node of a tree, ragged."""
+    """Return the tokens under each node of a tree, ragged."""
     first, size = [*range(len(tokens))], [1] * len(tokens)
     for left, right in children.tolist():
         first.append(first[left])

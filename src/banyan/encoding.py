@@ -1,9 +1,9 @@
-"""Whole files in, embeddings out, in constant memory: what `banyan encode` and `banyan similar --in` do.
+"""Encode whole files in constant memory, as `banyan encode` and `banyan similar --in` do.
 
-Row i of the result is row i of the input: a line of text, empty ones too, or a row of a table. Rows are appended to
-OUT.partial/data, and OUT.partial/progress.json says how many of them are safe; so a run can be killed at any moment
-and resumed. OUT itself appears whole or not at all. One process at a time holds OUT.partial, from before it looks
-into it until the end.
+Row i of the result is row i of the input: a line of text, even if empty, or a row of a table. Rows are appended to
+OUT.partial/data, and OUT.partial/progress.json records how many are flushed to disk, so a run can be killed at any
+moment and resumed. OUT itself is written atomically. One process at a time locks OUT.partial, from before it reads it
+until the end.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
     from banyan.support.display import Display, Meter
 
-BLOCK_ROWS = 8192  # encoded and written at a time
+BLOCK_ROWS = 8192  # rows encoded and written at a time
 BLOCK_CHARACTERS = 1 << 23  # or fewer rows, if they are long
 SECONDS_BETWEEN_RECORDS = 2.0
 SECONDS_WITHOUT_BAR = 1.0
 
 
 @dataclass(frozen=True)
-class Summary:
-    """What became of the rows."""
+class EncodingSummary:
+    """Counts of the rows that encode_file wrote."""
 
     out: Path
     rows: int
     dim: int
     precision: str
-    blank: int  # rows without any text, whose embedding is zero
-    resumed: int  # rows that an earlier run had done
+    blank: int  # rows without text; their embedding is zero
+    resumed: int  # rows encoded by an earlier run
     seconds: float
-    report: Report  # repairs, and rows that are not text
+    report: Report  # repairs, and values that are not text
 
     def __str__(self) -> str:
         new = self.rows - self.resumed
@@ -77,13 +77,14 @@ def encode_file(
     resume: bool = False,
     overwrite: bool = False,
     display: Display | None = None,
-) -> Summary:
+) -> EncodingSummary:
     """Encode every row of the inputs into `out`: .npy ([n, E]), .parquet (text, embedding) or .jsonl.
 
+    inputs: files, folders, globs, "-" or hf:name, as for Corpus.
     normalize, truncate_dim, precision: as in Banyan.encode.
-    inputs: files, folders, globs, "-" or hf:name, as Corpus reads them; `column` names the text of a table.
-    resume: go on with what a killed run left in OUT.partial (or start, if there is nothing).
-    overwrite: replace `out`, and throw away what a killed run left.
+    column: the text column of a table.
+    resume: continue an interrupted run from OUT.partial, if there is one.
+    overwrite: replace `out`, and discard any interrupted run.
     """
     started = time.monotonic()
     out = Path(out)
@@ -109,31 +110,33 @@ def encode_file(
                 bar.show(partial.rows)
             partial.finish()
     seconds = time.monotonic() - started
-    return Summary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
+    return EncodingSummary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
+    """A row found by most_similar."""
+
     score: float  # cosine
-    row: int  # counted from 1, through all inputs
+    row: int  # from 1, across all inputs
     text: str
 
 
 def most_similar(
     model: Banyan, text: str, inputs: str | Path | Sequence[str | Path], k: int = 10, *, column: str | None = None
-) -> list[Hit]:
-    """The k rows of the inputs with the highest cosine, best first, the earlier of equal ones first."""
+) -> list[Match]:
+    """Return the k rows of the inputs with the highest cosine, best first. Of equal rows, the earlier comes first."""
     if k < 1:
         raise BanyanError(f"k must be at least 1, not {k}")
     query = model.encode(text, normalize=True)
-    best: list[Hit] = []
+    best: list[Match] = []
     seen = 0
     with TemporaryDirectory(prefix="banyan-") as spool:
         for block in _Rows(Corpus(inputs, column=column, layout="lines", spool=Path(spool))).blocks():
             vectors = model.encode(block, normalize=True, show_progress_bar=False)
-            scores = np.einsum("ij,j->i", vectors, query)  # unlike @, the same bits for equal rows of any block
+            scores = np.einsum("ij,j->i", vectors, query)  # unlike @, gives the same bits for equal rows in any block
             top = np.argsort(-scores, kind="stable")[:k].tolist()
-            best += [Hit(float(scores[i]), seen + i + 1, block[i]) for i in top]
-            best = sorted(best, key=lambda hit: (-hit.score, hit.row))[:k]
+            best += [Match(float(scores[i]), seen + i + 1, block[i]) for i in top]
+            best = sorted(best, key=lambda match: (-match.score, match.row))[:k]
             seen += len(block)
     return best
 
@@ -142,7 +145,7 @@ def most_similar(
 
 
 class _Rows:
-    """The rows of a corpus, none dropped and none split, unlike its sentences."""
+    """The rows of a corpus. Unlike its sentences, none are dropped or split."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -150,7 +153,7 @@ class _Rows:
         self.blank = 0
 
     def blocks(self, skip: int = 0) -> Iterator[list[str]]:
-        """Rows by the thousand, the same ones in every run, less those of the first `skip` rows."""
+        """Yield blocks of rows, the same in every run, without the blocks that lie within the first `skip` rows."""
         seen = 0
         for block in in_blocks(self.corpus.rows(self.report), BLOCK_ROWS, BLOCK_CHARACTERS):
             self.blank += sum(not row or row.isspace() for row in block)
@@ -163,12 +166,12 @@ class _Rows:
 
 
 class _Writer(Protocol):
-    """A kind of result, as bytes that can be appended block by block."""
+    """An output format whose bytes can be appended block by block."""
 
     def head(self) -> bytes: ...
     def block(self, texts: list[str], vectors: np.ndarray) -> bytes: ...
     def finish(self, data: Path, rows: int) -> Path:
-        """Make the result of all the bytes; where it is."""
+        """Turn the bytes into the result, and return its path."""
         ...
 
 
@@ -178,7 +181,7 @@ class _Npy:
         self.dtype = np.dtype(dtype).newbyteorder("<")
 
     def head(self, rows: int = 0) -> bytes:
-        """The header of format 1.0 in 128 bytes, whatever the number of rows, which is known only at the end."""
+        """Return a header of format 1.0, always 128 bytes long: the number of rows is known only at the end."""
         shape = f"{{'descr': '{self.dtype.str}', 'fortran_order': False, 'shape': ({rows}, {self.width}), }}"
         return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + shape.ljust(117).encode() + b"\n"
 
@@ -193,7 +196,7 @@ class _Npy:
 
 class _Jsonl:
     def __init__(self, width: int, dtype: Any = np.float32) -> None:
-        self.numbers = ",".join(["%.9g"] * width)  # nine digits give back any float32 exactly, and any whole number
+        self.numbers = ",".join(["%.9g"] * width)  # nine digits represent any float32 and any int8 exactly
 
     def head(self) -> bytes:
         return b""
@@ -209,7 +212,7 @@ class _Jsonl:
 
 
 class _Parquet:
-    """Collected as an Arrow stream, which can be appended to, and rewritten at the end, which Parquet needs."""
+    """Written as an Arrow stream, which can be appended to, and converted to Parquet at the end."""
 
     def __init__(self, width: int, dtype: Any = np.float32) -> None:
         with needs("Writing Parquet", "data"):
@@ -247,12 +250,12 @@ _WRITERS: dict[str, type[_Npy] | type[_Parquet] | type[_Jsonl]] = {
 
 def _writer(out: Path, form: Form) -> _Writer:
     if out.suffix not in _WRITERS:
-        raise BanyanError(f"cannot tell what to write to {out}: its name must end in {', '.join(_WRITERS)}")
+        raise BanyanError(f"cannot write {out}: its name must end in {', '.join(_WRITERS)}")
     return _WRITERS[out.suffix](form.width, form.dtype)
 
 
 class _Partial:
-    """OUT.partial, and how far it has come."""
+    """OUT.partial and its progress."""
 
     def __init__(self, folder: Path, run: dict[str, Any], writer: _Writer, out: Path) -> None:
         self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
@@ -263,7 +266,7 @@ class _Partial:
             self._take_up()
 
     def _take_up(self) -> None:
-        """Where the killed run was, if it is one of this kind."""
+        """Continue where the interrupted run stopped, if it had the same model, input and options."""
         again = "--overwrite starts again"
         try:
             record = json.loads(self.record.read_text(encoding="utf-8"))
@@ -272,9 +275,9 @@ class _Partial:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BanyanError(f"cannot read {self.record}: {again}") from None
         if changed:
-            told = " and the ".join(changed)
-            raise BanyanError(f"{self.folder} cannot be resumed, because the {told} changed: {again}")
-        # If the data went, it is because the result took its name; only the folder was left to go.
+            changes = " and the ".join(changed)
+            raise BanyanError(f"{self.folder} cannot be resumed, because the {changes} changed: {again}")
+        # If the data file is gone, it was already renamed to OUT, and only the folder is left to remove.
         self.finished = bool(record["finished"]) and not self.data.exists()
         if not self.finished and (not self.data.exists() or self.data.stat().st_size < self.bytes):
             raise BanyanError(f"{self.data} is shorter than {self.record} says: {again}")
@@ -295,17 +298,17 @@ class _Partial:
         with self.file:
             if kind is KeyboardInterrupt:
                 self._save()
-                raise KeyboardInterrupt(f"stopped after {self.rows:,} rows, which are kept: --resume goes on")
+                raise KeyboardInterrupt(f"stopped after {self.rows:,} rows, which are kept: --resume continues")
 
     def append(self, texts: list[str], vectors: np.ndarray) -> None:
         block = self.writer.block(texts, vectors)
         self.file.write(block)
-        self.rows, self.bytes = self.rows + len(texts), self.bytes + len(block)  # at once: Ctrl-C may come between
+        self.rows, self.bytes = self.rows + len(texts), self.bytes + len(block)  # one statement, against Ctrl-C
         if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
             self._save()
 
     def _save(self, finished: bool = False) -> None:
-        """From now on these rows are safe."""
+        """Flush the rows to disk and record them."""
         self.file.flush()
         os.fsync(self.file.fileno())
         record = {"run": self.run, "rows": self.rows, "bytes": self.bytes, "finished": finished}
@@ -313,7 +316,7 @@ class _Partial:
         self.saved = time.monotonic()
 
     def finish(self) -> None:
-        """OUT takes its name; nothing is left in the folder."""
+        """Rename the result to OUT and empty the folder."""
         if not self.finished:
             self._save(finished=True)
             self.file.close()
@@ -332,16 +335,16 @@ def _refuse_no_file(out: Path) -> None:
     if not out.parent.is_dir():
         raise BanyanError(f"there is no folder {out.parent} to write {out.name} to")
     if out.is_dir():
-        raise BanyanError(f"{out} is a folder: name a file to write")
+        raise BanyanError(f"{out} is a folder: name a file")
 
 
 def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
-    """An error where something is in the way; with `overwrite` the way is cleared of an earlier run."""
+    """Raise an error rather than lose a result or an unfinished run. With `overwrite`, delete the unfinished run."""
     unfinished = (work / _RECORD).exists()
     if resume and unfinished:
         return
     if unfinished and not overwrite:
-        raise BanyanError(f"{work} holds an unfinished run: --resume goes on with it, --overwrite starts again")
+        raise BanyanError(f"{work} holds an unfinished run: --resume continues it, --overwrite starts again")
     if out.exists() and not overwrite:
         raise BanyanError(f"{out} exists already: --overwrite replaces it")
     files.clear(work)
@@ -349,7 +352,7 @@ def _refuse_to_lose(out: Path, work: Path, resume: bool, overwrite: bool) -> Non
 
 def _refuse_own_input(out: Path, corpus: Corpus) -> None:
     if out.exists() and any(out.samefile(path) for path in corpus.paths):
-        raise BanyanError(f"{out} is the input: write to another file")
+        raise BanyanError(f"{out} is also an input: write to another file")
 
 
 @contextmanager
@@ -358,12 +361,12 @@ def _writing(work: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
-        kept = "; what was done is kept, and --resume goes on with it" if (work / _RECORD).exists() else ""
+        kept = "; the rows encoded so far are kept, and --resume continues" if (work / _RECORD).exists() else ""
         raise BanyanError(f"cannot write to {work}: {reason}{kept}") from None
 
 
 class _LateBar:
-    """A bar that shows only if the work takes a while."""
+    """A progress bar that appears only if encoding takes a while."""
 
     def __init__(self, display: Display | None, corpus: Corpus) -> None:
         self.display, self.corpus = display, corpus

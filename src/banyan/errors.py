@@ -1,4 +1,4 @@
-"""The one error a user can cause: its message is a sentence that says what was wrong, where, and what to do."""
+"""BanyanError, the type of every error that a user can cause."""
 
 
 class BanyanError(ValueError):
@@ -6,5 +6,5 @@ class BanyanError(ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of someone else's says, for use in a sentence of ours."""
+    """Return the first line of another library's error, for use in our own message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(":")

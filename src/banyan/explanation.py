@@ -1,4 +1,4 @@
-"""Why two sentences are similar: their cosine as a sum over pairs of pieces. What `Banyan.explain` returns."""
+"""Explanation, returned by `Banyan.explain`: the cosine of two sentences as a sum over pairs of pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from banyan.support import drawing as svg
 
 
 class Pair(NamedTuple):
-    """A cell of the matrix: what piece `row` of a and piece `column` of b add to the cosine."""
+    """A cell of the matrix: the contribution of piece `row` of a and piece `column` of b to the cosine."""
 
     row: int
     column: int
@@ -25,15 +25,15 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """The cosine of two sentences, split exactly into what each pair of pieces adds to it."""
+    """The cosine of two sentences, split exactly into the contribution of each pair of pieces."""
 
-    rows: list[str]  # the pieces of sentence a as they stand in the text, then "bias"
-    columns: list[str]  # those of sentence b, then "bias"
+    rows: list[str]  # the pieces of sentence a as written in the text, then "bias"
+    columns: list[str]  # the same for sentence b
     matrix: np.ndarray  # float64 [n+1, m+1]; its sum is the cosine
     similarity: float
 
     def top(self, k: int = 10) -> list[Pair]:
-        """The k cells that add or take most, strongest first; those of the bias are among them."""
+        """Return the k cells of the largest absolute value, largest first, including those of the bias."""
         strongest = np.argsort(-np.abs(self.matrix), axis=None, kind="stable")[: max(k, 0)]
         cells = zip(*np.unravel_index(strongest, self.matrix.shape), strict=True)
         return [Pair(int(i), int(j), self.rows[i], self.columns[j], float(self.matrix[i, j])) for i, j in cells]
@@ -46,7 +46,7 @@ class Explanation:
         return self.to_text()
 
     def to_text(self, width: int | None = None, color: bool = False) -> str:
-        """The matrix as a table if it fits the width (the terminal's unless given), else its strongest cells."""
+        """Return the matrix as a table if it fits the width (by default the terminal's), else its largest cells."""
         width = width or shutil.get_terminal_size().columns
         rows = [svg.shorten(svg.visible(label), 20) for label in self.rows]
         columns = [svg.shorten(svg.visible(label), 12) for label in self.columns]
@@ -65,7 +65,7 @@ class Explanation:
         pairs = self.top(20)
         others = self.matrix.size - len(pairs)
         rest = float(self.matrix.sum()) - sum(pair.value for pair in pairs)
-        lines = [f"cosine {self.similarity:.3f}; the {len(pairs)} strongest of {self.matrix.size} cells (×100)", ""]
+        lines = [f"cosine {self.similarity:.3f}; the {len(pairs)} largest of {self.matrix.size} cells (×100)", ""]
         for pair in pairs:
             bar = ("█" if pair.value >= 0 else "░") * round(8 * abs(pair.value) / self._largest)
             words = svg.shorten(svg.visible(f"{pair.a} × {pair.b}"), max(width - 18, 12))
@@ -79,16 +79,16 @@ class Explanation:
         return _paint(written, self._colour(value)) if color else written
 
     def to_json(self) -> str:
-        """{"similarity", "rows", "columns", "matrix"}."""
+        """Return similarity, rows, columns and matrix as JSON."""
         values = {"similarity": float(self.similarity), "rows": self.rows, "columns": self.columns}
         return json.dumps({**values, "matrix": self.matrix.tolist()}, ensure_ascii=False)
 
     def to_svg(self) -> str:
-        """A heat map: blue adds to the cosine, orange takes from it; numbers (×100) where there are few cells."""
+        """Draw a heat map. Blue adds to the cosine, orange subtracts from it. Few cells also show numbers (×100)."""
         return _Drawing(self).to_svg()
 
     def _repr_svg_(self) -> str | None:
-        return self.to_svg() if self.matrix.size <= 20_000 else None  # a notebook would choke on two documents
+        return self.to_svg() if self.matrix.size <= 20_000 else None  # two long documents would freeze a notebook
 
     @cached_property
     def _largest(self) -> float:
@@ -98,7 +98,7 @@ class Explanation:
         return svg.mix(svg.WHITE, _ADDS if value >= 0 else _TAKES, abs(value) / self._largest)
 
 
-_ADDS, _TAKES = (18, 92, 160), (205, 92, 20)  # blue and orange: told apart by nearly every eye
+_ADDS, _TAKES = (18, 92, 160), (205, 92, 20)  # blue and orange, which most colour-blind people can tell apart
 
 
 def _hundredths(value: float) -> str:
@@ -110,18 +110,18 @@ def _right(text: str, columns: int) -> str:
 
 
 def _paint(text: str, background: svg.Colour) -> str:
-    """Text on a colour of the 6 × 6 × 6 that nearly every terminal knows."""
+    """Put text on the nearest colour of the 6 × 6 × 6 cube that nearly every terminal supports."""
     red, green, blue = (max(round((part - 55) / 40), 0) for part in background)
     black_or_white = 16 if svg.ink(background) == svg.DARK else 231
     return f"\x1b[48;5;{16 + 36 * red + 6 * green + blue};38;5;{black_or_white}m{text}\x1b[0m"
 
 
 class _Drawing:
-    """The places of the cells on the page. Sizes are in pixels."""
+    """The layout of the heat map. Sizes are in pixels."""
 
     MARGIN = 18
     TITLE = 30  # height of the line above everything
-    GAP = 6  # before the row and the column of the bias
+    GAP = 6  # in front of the bias row and column
     SLOPE = 0.71  # sine and cosine of 45 degrees
 
     def __init__(self, explanation: Explanation) -> None:
@@ -130,7 +130,7 @@ class _Drawing:
         self.size = 13 if self.numbers else 11
         self.row_widths = [svg.text_width(svg.visible(label), self.size) for label in explanation.rows]
         self.column_widths = [svg.text_width(svg.visible(label), self.size) for label in explanation.columns]
-        level = max(self.column_widths) + 10  # the cells' width if the labels above them do not slope
+        level = max(self.column_widths) + 10  # the width of a cell if the labels above are horizontal
         self.sloping = not self.numbers or level > 72 or level * len(self.column_widths) > 900
         self.cell = (46 if self.sloping else max(level, 46), 28) if self.numbers else (18, 18)
         self.left = self.MARGIN + max(self.row_widths) + 8
@@ -152,7 +152,7 @@ class _Drawing:
         return svg.card(self._width(), self.bottom + 34 + self.MARGIN, title, parts)
 
     def _width(self) -> float:
-        """Enough for the cells, for labels that slope out to the right, for the title and for the scale."""
+        """Return a width that fits the cells, the sloping labels, the title and the scale."""
         ends = [self.right, self.MARGIN + 240]
         if self.sloping:
             middles = (self.x(column) + self.cell[0] / 2 for column in range(len(self.column_widths)))
@@ -174,7 +174,7 @@ class _Drawing:
         x, y = self.x(column) + self.cell[0] / 2, self.top - 8
         if not self.sloping:
             return svg.text(x, y, label, fill=fill)
-        x += self.size * 0.25  # the middle of the sloping letters, not their foot, stands over the cell's middle
+        x += self.size * 0.25  # centres the sloping letters, not their baseline, over the cell
         return svg.text(x, y, label, fill=fill, transform=f"rotate(-45 {svg.number(x)} {svg.number(y)})")
 
     def _cells(self) -> str:
@@ -193,7 +193,7 @@ class _Drawing:
         return svg.group(parts, title=f"{svg.shorten(pair, 100)}: {100 * value:.2f}")
 
     def _scale(self) -> str:
-        """The colours from what takes most to what adds most, with their values."""
+        """Draw the colour scale with its smallest and largest value."""
         largest, steps, width = self.explanation._largest, 20, 5
         y, end = self.bottom + 22, svg.text_width(_hundredths(-self.explanation._largest), 11) + 6
         x = self.MARGIN + end
@@ -210,5 +210,5 @@ _LINE = (232, 235, 233)
 
 
 def _label_colour(index: int, labels: list[str]) -> svg.Colour:
-    """The bias is no word of the sentence."""
+    """Return grey for the bias, which is not a word of the sentence."""
     return svg.GREY if index == len(labels) - 1 else svg.DARK

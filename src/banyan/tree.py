@@ -1,6 +1,6 @@
-"""The tree of a sentence: what `Banyan.parse` returns, and its views.
+"""Tree, returned by `Banyan.parse`, and its text, JSON and SVG forms.
 
-A tree of n leaves has 2n-1 nodes: leaf i is node i, and the k-th merge makes node n+k of two nodes made before it.
+A tree with n leaves has 2n-1 nodes: leaf i is node i, and merge k makes node n+k from two earlier nodes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Tree:
     """How a sentence was composed, and the embedding of every phrase in it."""
 
     text: str
-    pieces: list[str]  # the n leaves, as the tokenizer writes them
+    pieces: list[str]  # the n leaves, as pieces of the tokenizer
     spans: np.ndarray  # int64 [2n-1, 2]: the characters of `text` that each node covers
-    children: np.ndarray  # int32 [n-1, 2]: the left and the right node of each merge, in merge order
-    similarity: np.ndarray  # float32 [n-1]: their cosine
+    children: np.ndarray  # int32 [n-1, 2]: the left and right child of each merge, in merge order
+    similarity: np.ndarray  # float32 [n-1]: the cosine of the two children
     embeddings: np.ndarray  # float32 [2n-1, E]
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Tree:
         return len(self.pieces) + len(self.children)
 
     def __iter__(self) -> Iterator[Node]:
-        """The nodes from the bottom up: the leaves in the order of the text, then the merges as they were made."""
+        """Iterate over the nodes bottom-up: the leaves in text order, then the merges in merge order."""
         return (Node(self, index) for index in range(len(self)))
 
     def __getitem__(self, node: SupportsIndex) -> Node:
@@ -43,34 +43,34 @@ class Tree:
 
     @property
     def root(self) -> Node | None:
-        """The node of the whole sentence; None for an empty text."""
+        """The root node, or None for an empty text."""
         return self[-1] if len(self) else None
 
     @cached_property
     def height(self) -> np.ndarray:
-        """int32 [2n-1]: 0 for a leaf, else one more than the higher child."""
+        """int32 [2n-1]: 0 for a leaf, else one more than that of the higher child."""
         height = [0] * len(self.pieces)
         for left, right in self.children.tolist():
             height.append(1 + max(height[left], height[right]))
         return np.array(height, np.int32)
 
     def phrase(self, node: SupportsIndex) -> str:
-        """The text under a node, without white space around it."""
+        """Return the text under a node, without surrounding white space."""
         start, end = self.spans[node]
         return self.text[start:end].strip()
 
     @cached_property
     def leaves(self) -> list[str]:
-        """Each leaf as it stands in the text, or its piece where it has no characters of its own.
+        """The text of each leaf, or its piece if it has no characters of its own.
 
-        (A byte of a character that the leaf before it already shows, or a space alone, written ▁.)
+        Such a leaf is a byte of a character that the leaf before already shows, or a lone space, written ▁.
         """
         own = (self.text[start:end].strip() for start, end in self._own_spans())
         return [characters or piece.strip() or "▁" for characters, piece in zip(own, self.pieces, strict=True)]
 
     @cached_property
     def _words(self) -> list[range]:
-        """The leaves that make up each word of the text."""
+        """The leaves of each word of the text."""
         starts, previous_end = [], 0
         for leaf, (start, end) in enumerate(self._own_spans()):
             if start < end:
@@ -83,7 +83,7 @@ class Tree:
         return [range(start, end) for start, end in pairwise([*starts, len(self.pieces)])]
 
     def _own_spans(self) -> Iterator[tuple[int, int]]:
-        """The spans of the leaves, less what a leaf before them has covered."""
+        """Yield the spans of the leaves without what an earlier leaf covers."""
         covered = 0
         for start, end in self.spans[: len(self.pieces)].tolist():
             yield max(start, covered), max(end, covered)
@@ -94,10 +94,10 @@ class Tree:
         return f"<Tree of {svg.shorten(self.text, 40)!r}: {leaves}, height {self.height.max(initial=0)}>"
 
     def __str__(self) -> str:
-        """One line for each leaf, the root at the left, the cosine at each merge."""
+        """Draw the tree with one line per leaf, the root on the left, and the cosine at each merge."""
         lines: list[str] = []
         labels = self._joined_leaves()
-        todo = [(len(self) - 1, "", "")] if len(self) else []  # a node, what leads to it, what stands below that
+        todo = [(len(self) - 1, "", "")] if len(self) else []  # node, first prefix, prefix of further lines
         while todo:
             node, lead, below = todo.pop()
             merge = node - len(self.pieces)
@@ -110,7 +110,7 @@ class Tree:
         return "\n".join(lines)
 
     def _joined_leaves(self) -> list[str]:
-        """The leaves, with a dot on each side where the word goes on."""
+        """Return the leaves, with a dot on each side where the word continues."""
         labels = [svg.visible(leaf) for leaf in self.leaves]
         for word in self._words:
             for leaf in word[1:]:
@@ -119,7 +119,7 @@ class Tree:
         return labels
 
     def to_brackets(self) -> str:
-        """The tree in one line of brackets that NLTK and `read_brackets` read; every label is X."""
+        """Return the tree in one line of brackets that NLTK and `read_brackets` can read. Every label is X."""
         if not self.pieces:
             return "()"
         written: list[str] = []
@@ -136,22 +136,22 @@ class Tree:
         return "".join(written) if len(self.pieces) > 1 else f"(X {written[0]})"
 
     def to_json(self, embeddings: bool = False) -> str:
-        """The text and its nodes, from the bottom up; their embeddings only if asked for."""
+        """Return the text and the nodes, bottom-up, as JSON; with their embeddings if asked for."""
         nodes = [node.to_dict(embeddings) for node in self]
         root = len(self) - 1 if len(self) else None
         return json.dumps({"text": self.text, "root": root, "nodes": nodes}, ensure_ascii=False)
 
     def to_svg(self) -> str:
-        """A drawing: the words along the bottom, each merge as high as its node, with its cosine."""
+        """Draw the tree: words along the bottom, and each merge, with its cosine, at the height of its node."""
         return _Drawing(self).to_svg()
 
     def _repr_svg_(self) -> str | None:
-        return self.to_svg() if len(self.pieces) <= 1000 else None  # a notebook would choke on a document
+        return self.to_svg() if len(self.pieces) <= 1000 else None  # a long document would freeze a notebook
 
 
 @dataclass(frozen=True, repr=False)
 class Node:
-    """One node of a tree. It can also stand for its number, as in `tree.embeddings[node]`."""
+    """One node of a tree. It also works as an index, as in `tree.embeddings[node]`."""
 
     tree: Tree
     index: int
@@ -165,44 +165,44 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is a piece of the text, not a merge."""
+        """Whether it is a leaf rather than a merge."""
         return self.index < len(self.tree.pieces)
 
     @property
     def text(self) -> str:
-        """The phrase, without white space around it."""
+        """The phrase, without surrounding white space."""
         return self.tree.phrase(self)
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where it begins and ends in the text, in characters."""
+        """Its start and end in the text, in characters."""
         start, end = self.tree.spans[self].tolist()
         return start, end
 
     @property
     def height(self) -> int:
-        """0 for a leaf, else one more than the higher child."""
+        """0 for a leaf, else one more than that of the higher child."""
         return int(self.tree.height[self])
 
     @property
     def embedding(self) -> np.ndarray:
-        """float32 [E]; that of the root is the sentence's."""
+        """float32 [E]. The embedding of the root is that of the sentence."""
         return self.tree.embeddings[self]
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """Left and right, or nothing for a leaf."""
+        """The left and right child; empty for a leaf."""
         if self.is_leaf:
             return ()
         return tuple(self.tree[child] for child in self.tree.children[self.index - len(self.tree.pieces)])
 
     @property
     def similarity(self) -> float | None:
-        """The cosine of the two children; None for a leaf."""
+        """The cosine of the two children, or None for a leaf."""
         return None if self.is_leaf else float(self.tree.similarity[self.index - len(self.tree.pieces)])
 
     def to_dict(self, embedding: bool = False) -> dict[str, Any]:
-        """What `Tree.to_json` writes of it."""
+        """Return what `Tree.to_json` writes for the node."""
         values: dict[str, Any] = {"id": self.index, "text": self.text, "span": self.span, "height": self.height}
         if self.similarity is None:
             values["piece"] = self.tree.pieces[self.index]
@@ -220,26 +220,26 @@ def _cosine(value: float) -> str:
 
 
 _UNSPACED = (range(0x0E00, 0x10A0), range(0x1780, 0x1800))  # Thai to Burmese, Khmer
-_HANGUL = range(0xAC00, 0xD7A4)  # wide, but Korean has spaces
+_HANGUL = range(0xAC00, 0xD7A4)  # wide, but Korean separates words with spaces
 
 
 def _in_word(character: str) -> bool:
-    """Whether a character belongs to a word of a script that parts its words by spaces."""
+    """Whether a character belongs to a word in a script that separates words with spaces."""
     if any(ord(character) in block for block in _UNSPACED) or (svg.wide(character) and ord(character) not in _HANGUL):
         return False
     return unicodedata.category(character)[0] in "LMN" or character in "\u200c\u200d"
 
 
 class _Drawing:
-    """The places of a tree's nodes on the page. Sizes are in pixels."""
+    """The layout of a tree. Sizes are in pixels."""
 
-    SIZE = 15  # of the words
-    NARROWEST = 30  # place of a leaf, so that the pills of neighbouring merges cannot meet
+    SIZE = 15  # font size of the words
+    NARROWEST = 30  # width of a leaf, so that the pills of neighbouring merges do not touch
     SPACE, DOT = 16, 9  # between words, between pieces of one word
-    ROW = 34  # from one height to the next
+    ROW = 34  # vertical distance between heights
     PILL = (32, 17)
     MARGIN = 20
-    LOW, HIGH = (233, 241, 236), (22, 92, 62)  # cosine 0 and 1
+    LOW, HIGH = (233, 241, 236), (22, 92, 62)  # colours of cosine 0 and 1
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -253,7 +253,7 @@ class _Drawing:
         self.x = self._middles()
 
     def _boxes(self) -> list[tuple[float, float]]:
-        """Where each leaf begins and ends."""
+        """Return the left and right edge of each leaf."""
         boxes: list[tuple[float, float]] = []
         x = self.MARGIN + 6.0
         for word in self.tree._words:
@@ -265,14 +265,14 @@ class _Drawing:
         return boxes
 
     def _middles(self) -> list[float]:
-        """The middle of each leaf; of each merge, half-way between its children's."""
+        """Return the centre of each leaf, and for each merge the midpoint between its children."""
         x = [(left + right) / 2 for left, right in self.boxes]
         for left, right in self.tree.children.tolist():
             x.append((x[left] + x[right]) / 2)
         return x
 
     def y(self, node: int) -> float:
-        """The middle of a merge's pill, or the upper end of a leaf."""
+        """Return the centre of a merge's pill, or the top of a leaf."""
         return self.bottom - self.ROW * float(self.tree.height[node])
 
     def to_svg(self) -> str:
@@ -288,7 +288,7 @@ class _Drawing:
         return svg.card(self.width, height, svg.shorten(self.tree.text, 200), parts)
 
     def _line(self, node: int) -> str:
-        """From the left child up, across, and down to the right child, with round corners."""
+        """Draw from the left child up, across, and down to the right child, with rounded corners."""
         left, right = sorted(self.tree.children[node - len(self.tree.pieces)].tolist(), key=self.x.__getitem__)
         y, r = self.y(node), 7
         n = svg.number
@@ -308,7 +308,7 @@ class _Drawing:
         )
 
     def _text(self) -> str:
-        """The words, each that has several pieces on a grey ground, with dots between them."""
+        """Draw the words. A word of several pieces has a grey background, and dots between its pieces."""
         grounds, dots, texts = [], [], []
         y = self.bottom + self.SIZE * 1.35
         for word in self.tree._words:
@@ -324,7 +324,7 @@ class _Drawing:
         return svg.group(grounds + dots + texts, font_size=self.SIZE, text_anchor="middle", **direction)
 
     def _shaped(self, leaf: int, word: range) -> str:
-        """Arabic letters keep the shape they have inside the word: an invisible joiner stands for their neighbour."""
+        """Add invisible joiners, so that Arabic letters keep the shape they have inside the word."""
         label = self.labels[leaf]
         before = "\u200d" if leaf > word[0] and _arabic(self.labels[leaf - 1][-1] + label[0]) else ""
         after = "\u200d" if leaf < word[-1] and _arabic(label[-1] + self.labels[leaf + 1][0]) else ""

@@ -94,7 +94,7 @@ def test_what_cannot_be_is_a_usage_error(arguments, told, banyan, tmp_path, monk
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["glove", "--out", "x"], "no corpus was given"),
+        (["glove", "--out", "x"], "no corpus given"),
         (["glove", "missing.txt", "--out", "x"], "there is no file or folder missing.txt"),
         (["glove", "{corpus}", "--out", "x", "--set", "dim=0"], "dim must be at least 1, not 0"),
         (["glove", "{corpus}", "--out", "a/b/c"], "there is no folder"),
@@ -221,7 +221,7 @@ def test_a_set_that_needs_vectors_says_so_in_its_row(tmp_path):
         (tmp_path / f"sst_{'dev' if name == 'test' else name}.tsv").write_text("good\t1\nbad\t0\n" * 4)
     rows = suites.run(Dice(), "classification", tmp_path)
     assert rows[0].outcome is None
-    assert rows[0].note == "not measured; a classifier needs vectors, and it compares texts without any"
+    assert rows[0].note == "not measured; a classifier needs vectors, and this model compares texts without vectors"
     beir = Beir(["a"], ["x"], ["x"], ["q"], ["x"], {"q": {"a": 1}}, 0)
     with pytest.raises(BanyanError, match="too slow for every query with every document"):
         retrieval(Dice(), beir, "toy")

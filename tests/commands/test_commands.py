@@ -170,7 +170,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(banyan, arguments, message):
 def test_missing_model_is_one_line_and_exit_code_1(banyan, tmp_path, command):
     code, out, err = banyan(command[0], tmp_path / "none", *command[1:])
     assert (code, out) == (1, "")
-    assert err == f"banyan: there is no model folder '{tmp_path}/none'; `banyan train` makes one\n"
+    assert err == f"banyan: there is no model folder '{tmp_path}/none'; train a model with `banyan train`\n"
 
 
 def test_debugging_shows_the_traceback(banyan, tmp_path, monkeypatch):
@@ -311,7 +311,7 @@ def test_interrupted_encode_says_how_to_go_on(banyan, model_folder, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(encoding._Partial, "append", interrupt)
         code, _, err = banyan(*arguments)
-    assert (code, err) == (130, "banyan: stopped after 0 rows, which are kept: --resume goes on\n")
+    assert (code, err) == (130, "banyan: stopped after 0 rows, which are kept: --resume continues\n")
     assert banyan(*arguments, "--resume")[0] == 0
 
 

@@ -88,7 +88,7 @@ def test_joined_compressed_files_are_read_to_the_end(tmp_path, kind):
 def test_a_compressed_file_cut_short_is_an_error_that_names_it(tmp_path, kind):
     packed = pack(kind, "".join(f"{i**9 % 99991}\n" for i in range(20_000)).encode())
     path = write(tmp_path / f"a.txt.{kind}", packed[: len(packed) // 2])
-    assert re.match(rf"{path} is damaged or was cut short \(.+\)", refusal(path))
+    assert re.match(rf"{path} is damaged or truncated \(.+\)", refusal(path))
 
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
@@ -101,7 +101,7 @@ def test_a_damaged_compressed_file_is_an_error_that_names_it(tmp_path, kind):
 
 def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(tmp_path):
     path = write(tmp_path / "a.txt.gz", TEXT)
-    assert f"{path} is not the compressed file its name says" in refusal(path)
+    assert f"{path} is not a {path.suffix} file" in refusal(path)
 
 
 def test_several_files_a_folder_and_a_glob_are_read_in_order(tmp_path):
@@ -111,7 +111,7 @@ def test_several_files_a_folder_and_a_glob_are_read_in_order(tmp_path):
     sentences, report = read(other, folder)
     assert sentences == ["other", "a.txt", "b/1.md", "b/2.txt", "b/c.TXT.gz"]
     assert (report.files, report.skipped_files) == (5, 1)
-    assert "1 skipped because their suffix is not known" in report.summary()
+    assert "1 skipped because their suffix is unknown" in report.summary()
     assert read(f"{folder}/**/*.txt")[0] == ["a.txt", "b/2.txt"]
 
 
@@ -141,7 +141,7 @@ def test_standard_input_is_json_when_a_column_is_named(tmp_path, monkeypatch):
 
 
 def test_standard_input_needs_a_place_and_can_be_named_once(tmp_path):
-    assert "stdin can be read only once: say where a copy may be kept" in refusal("-")
+    assert "stdin can be read only once: name a folder for a copy" in refusal("-")
     assert "can be read only once" in refusal("-", "-", spool=tmp_path)
 
 
@@ -159,9 +159,9 @@ def test_a_pipe_is_copied_so_that_it_can_be_read_again(tmp_path):
 def test_missing_things_are_named(tmp_path):
     assert refusal(tmp_path / "no.txt") == f"there is no file or folder {tmp_path}/no.txt"
     assert refusal(f"{tmp_path}/*.txt") == f"no file matches {tmp_path}/*.txt"
-    assert "no corpus was given" in refusal()
+    assert "no corpus given" in refusal()
     write(tmp_path / "pictures" / "a.png", "x")
-    assert f"no text in the folder {tmp_path}/pictures: no file in it ends in .txt" in refusal(tmp_path / "pictures")
+    assert f"{tmp_path}/pictures has no text files: no file name in it ends in .txt" in refusal(tmp_path / "pictures")
     (tmp_path / "broken.txt").symlink_to("nowhere")
     assert "there is no file or folder" in refusal(tmp_path / "broken.txt")
     assert "layout must be one of auto, lines, running, not 'words'" in refusal(tmp_path, layout="words")
@@ -343,7 +343,8 @@ def test_a_missing_column_is_an_error_that_names_those_there_are(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"title": "t", "body": "b"}\n')
     assert refusal(path, column="text") == f"{path} has no column 'text'; its columns are title, body"
     assert refusal(path) == (
-        f"{path} has several columns of text: name the one to read (--column, column=); its columns are title, body"
+        f"{path} has several columns of text: choose one with --column (in Python, column=); "
+        "its columns are title, body"
     )
     assert "no column of text" in refusal(write(tmp_path / "b.jsonl", '{"a": 1}'))
     text = write(tmp_path / "a.txt", TEXT)
@@ -363,7 +364,7 @@ def test_csv_and_tsv_are_read_by_column(tmp_path):
 
 def test_a_malformed_csv_line_is_an_error_that_names_file_and_line(tmp_path):
     wide = write(tmp_path / "a.csv", "id,text\n1,One fish, two fish.\n")
-    assert refusal(wide, column="text") == f"{wide}:2: 3 fields, but the first line names 2"
+    assert refusal(wide, column="text") == f"{wide}:2: 3 fields, but the header has 2"
     assert f"{tmp_path}/b.csv:3: " in refusal(write(tmp_path / "b.csv", 'text\nfine\n"no end'))
 
 
@@ -420,7 +421,7 @@ def test_a_hugging_face_data_set_is_read_by_column(monkeypatch):
     assert len({Corpus(name).fingerprint() for name in ("hf:org/fish", "hf:org/fish:small")}) == 2
     assert refusal("hf:empty") == "there is no text to read: hf:empty is empty"
     assert refusal("hf:missing") == "cannot load hf:missing: no such data set"
-    assert "hf: names no data set" in refusal("hf:")
+    assert "hf: does not name a data set" in refusal("hf:")
     assert "hf:x has no column 'body'; its columns are id, text" in refusal("hf:x", column="body")
     assert "column 'id' of hf:x holds int64, not text" in refusal("hf:x", column="id")
 
@@ -500,12 +501,12 @@ def test_the_layout_is_recognised(tmp_path):
     assert corpus.layout == "lines"
     assert corpus.layout_reason == (
         "Assuming one sentence per line, because a line holds 1.0 sentence on average; "
-        'if that is wrong, say --running (in Python, layout="running").'
+        'if that is wrong, use --running (in Python, layout="running").'
     )
     corpus = Corpus(write(tmp_path / "b.txt", "\n".join(wrapped)))
     assert list(corpus) == sentences * 20
-    assert corpus.layout_reason.startswith("Assuming running text that is to be split into sentences, because")
-    assert Corpus(corpus.paths, layout="lines").layout_reason == "Reading one sentence per line, as asked."
+    assert corpus.layout_reason.startswith("Assuming running text, to be split into sentences, because")
+    assert Corpus(corpus.paths, layout="lines").layout_reason == "Reading one sentence per line, as requested."
 
 
 @pytest.mark.data

@@ -50,9 +50,9 @@ def test_a_store_holds_the_sentences_that_fit_and_counts_the_others(tmp_path, sm
     assert read == fit
     assert (len(store), store.n_tokens, store.tokens.dtype) == (len(fit), sum(map(len, fit)), np.uint16)
     short, long = (sum(map(test, lines)) for test in (lambda line: len(line) < 2, lambda line: len(line) > 6))
-    dropped = {EMPTY: 2, "of fewer than 2 pieces": short, "of more than 6 pieces": long}
+    dropped = {EMPTY: 2, "with fewer than 2 pieces": short, "with more than 6 pieces": long}
     assert store.report == Report(files=1, lines=139, kept=len(fit), dropped=dropped)
-    assert f"{short} of fewer than 2 pieces, {long} of more than 6 pieces" in store.report.summary()
+    assert f"{short} with fewer than 2 pieces, {long} with more than 6 pieces" in store.report.summary()
     assert sorted(contents(tmp_path / "store")) == ["meta.json", "offsets.bin", "tokens.bin"]
     again = Store.open(tmp_path / "store")
     assert again.report == store.report
@@ -208,7 +208,7 @@ def test_a_full_disk_is_said_in_a_sentence_and_loses_nothing(tmp_path, small_blo
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_text", full)
-        with pytest.raises(BanyanError, match=r"cannot write .*/store: No space left on device; what was tokenised"):
+        with pytest.raises(BanyanError, match=r"cannot write .*/store: No space left on device; the sentences"):
             Store.build(folder, corpus, Letters(), **LIMITS)
     rest = Letters()
     assert len(Store.build(folder, corpus, rest, **LIMITS)) == len(whole)
@@ -234,8 +234,8 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error_with_the_counts(tmp_path)
         with pytest.raises(BanyanError) as caught:
             Store.build(tmp_path / "store", corpus, Letters(), **LIMITS)
         assert str(caught.value) == (
-            "nothing in the corpus can be trained on: 4 lines read from 1 file, 0 sentences kept, "
-            "4 dropped (1 empty, 2 of fewer than 2 pieces, 1 of more than 6 pieces)."
+            "the corpus has no sentence to train on: 4 lines read from 1 file, 0 sentences kept, "
+            "4 dropped (1 empty, 2 with fewer than 2 pieces, 1 with more than 6 pieces)."
         )
 
 
@@ -246,7 +246,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_an_error(tmp_path, small_bloc
         with open(corpus.paths[0], "a") as file:
             file.write("one more\n")
 
-    with pytest.raises(BanyanError, match="the corpus changed while it was being read"):
+    with pytest.raises(BanyanError, match="the corpus changed while it was read"):
         Store.build(tmp_path / "store", corpus, Letters(), progress=grow, **LIMITS)
     Store.build(tmp_path / "store", Corpus(corpus.paths), Letters(), **LIMITS)
 

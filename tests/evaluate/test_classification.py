@@ -157,11 +157,11 @@ def test_nothing_is_printed(capfd):
 
 def test_sets_that_do_not_fit_together_are_refused():
     train, test = separable(0, 50), separable(1000, 50)
-    with pytest.raises(BanyanError, match="toy: one of the training and test sets holds pairs"):
+    with pytest.raises(BanyanError, match="toy: of the training set and the test set, one holds pairs"):
         classification(encode, train, pairs(1000, 50), "toy")
     with pytest.raises(BanyanError, match="toy: the test set has the label 5"):
         classification(encode, train, test._replace(label=test.label * 5), "toy")
-    with pytest.raises(BanyanError, match="toy: the training set needs two classes"):
+    with pytest.raises(BanyanError, match="toy: the training set needs at least two classes"):
         classification(encode, train._replace(label=train.label * 0), test, "toy")
     with pytest.raises(BanyanError, match="at least one seed"):
         classification(encode, train, test, "toy", seeds=())
@@ -190,12 +190,12 @@ def test_reads_pairs_of_a_csv_with_and_without_a_header(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b,1\na,b,good\n", "line 2: a label is a whole number counted from 0, not 'good'"),
-        ("a,b,score\na,b,-1\n", "line 2: a label is a whole number counted from 0, not '-1'"),
-        ("a,b,0.5\n", "line 1: a label is a whole number counted from 0, not '0.5'"),
-        ("a,b,1\n\na,b,c,1\n", "line 3: expected one or two texts and a label, found 4 columns"),
-        ("alone\n", "line 1: expected one or two texts and a label, found 1 columns"),
-        ("a,b,1\na,1\n", "line 2: expected 3 columns as in the lines above, found 2"),
+        ("a,b,1\na,b,good\n", "line 2: a label must be a whole number from 0, not 'good'"),
+        ("a,b,score\na,b,-1\n", "line 2: a label must be a whole number from 0, not '-1'"),
+        ("a,b,0.5\n", "line 1: a label must be a whole number from 0, not '0.5'"),
+        ("a,b,1\n\na,b,c,1\n", "line 3: expected one or two texts and a label, but found 4 columns"),
+        ("alone\n", "line 1: expected one or two texts and a label, but found 1 columns"),
+        ("a,b,1\na,1\n", "line 2: expected 3 columns, as in the lines above, but found 2"),
         ('a,b,1\n"a,b,1\na,b,1\n', "line 2: unexpected end of data"),
         ("sent1,sent2,score\n", "holds no labelled texts"),
         ("", "holds no labelled texts"),

@@ -105,7 +105,7 @@ def test_another_split_is_read_when_asked(tmp_path):
         ("qrels/test.tsv", b"q1 0 d1 1\n", r"test\.tsv, line 1: expected .* found 1 columns"),
         ("qrels/test.tsv", b"q1\t0\td1\t1\n", r"test\.tsv, line 1: expected .* found 4 columns"),
         ("qrels/test.tsv", b"q1\td1\t1\nq1\td2\thigh\n", r"test\.tsv, line 2: expected .* whole number"),
-        ("qrels/test.tsv", b"q1\td9\t1\n", r"test\.tsv judges no query and document that exist"),
+        ("qrels/test.tsv", b"q1\td9\t1\n", r"test\.tsv has no judgement of an existing query and document"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path, name, content, sentence):
@@ -133,7 +133,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
         read_beir(tmp_path / "cut.tar.xz")
     with tarfile.open(tmp_path / "other.tar", "w") as tar:
         tar.add(folder / "queries.jsonl", "queries.jsonl")
-    with pytest.raises(BanyanError, match=r"other\.tar holds 0 files named corpus\.jsonl"):
+    with pytest.raises(BanyanError, match=r"other\.tar has 0 files named corpus\.jsonl"):
         read_beir(tmp_path / "other.tar")
 
 

@@ -82,7 +82,7 @@ def test_a_model_of_nan_has_no_figure():
     pairs = some_pairs()
     broken = lambda texts: np.full((len(texts), 3), np.nan)  # noqa: E731
     assert math.isnan(spearman(broken, pairs))
-    with pytest.raises(BanyanError, match="mine: the model gave embeddings that are not finite"):
+    with pytest.raises(BanyanError, match="mine: the model returned embeddings that are not finite"):
         similarity(broken, pairs, "mine")
 
 

@@ -45,7 +45,7 @@ def data(tmp_path: Path) -> Path:
 # --- Suites ----------------------------------------------------------------------------------------------------------
 
 
-def by_task(rows: list[suites.Row]) -> dict[str, suites.Row]:
+def by_task(rows: list[suites.Result]) -> dict[str, suites.Result]:
     return {row.task: row for row in rows}
 
 
@@ -89,10 +89,10 @@ def test_quora_is_measured_only_where_it_is(data):
 
 def test_a_word_list_that_is_not_there_says_where_it_comes_from(data, tmp_path):
     note = by_task(suites.run(letters, "words", data))["wordsim-s"].note
-    assert note.startswith(f"not measured; no wordsim_similarity_goldstandard.txt in {data}; --fetch has no source")
+    assert note.startswith(f"not measured; no wordsim_similarity_goldstandard.txt in {data}; --fetch cannot download")
     assert "the authors' repository" in note
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BanyanError, match=r"its files are simlex\.tsv, .*; --fetch has no source for it"):
+    with pytest.raises(BanyanError, match=r"its files are simlex\.tsv, .*; --fetch cannot download it"):
         suites.tasks("words", tmp_path / "empty")
 
 
@@ -111,7 +111,7 @@ def test_judgements_of_what_is_not_there_are_in_the_note_of_every_row(data):
     for lost, told in (1, "1"), (5, "5, as in the official file"):
         path.write_text(judged + "".join(f"q{i}\tgone\t1\n" for i in range(lost)))
         notes = {row.note for row in suites.run(letters, "retrieval", data) if row.task == "arguana"}
-        assert notes == {f"judgements that name a document or a query which is not there: {told}"}
+        assert notes == {f"judgements of a document or query that does not exist: {told}"}
 
 
 def test_classification_of_both_sets(data):
@@ -158,9 +158,9 @@ def test_languages_are_those_asked_for(data):
 
 
 def test_a_folder_without_any_set_is_an_error_that_names_the_files(tmp_path):
-    with pytest.raises(BanyanError, match=r"holds no set of the suite words; its files are simlex\.tsv, wordsim_"):
+    with pytest.raises(BanyanError, match=r"has no set of the suite words; its files are simlex\.tsv, wordsim_"):
         suites.tasks("words", tmp_path)
-    with pytest.raises(BanyanError, match=r"there is no folder .*none of evaluation sets"):
+    with pytest.raises(BanyanError, match=r"the folder .*none of evaluation sets does not exist"):
         suites.tasks("words", tmp_path / "none")
     with pytest.raises(BanyanError, match="there is no suite stss: choose one of paper"):
         suites.tasks("stss", tmp_path)
@@ -190,18 +190,18 @@ def test_all_sentence_and_word_sets_of_the_data_folder_are_read(data_folder):
 # --- Tables ----------------------------------------------------------------------------------------------------------
 
 
-def of(task: str, values, note: str = "", group: str = "g") -> suites.Row:
+def of(task: str, values, note: str = "", group: str = "g") -> suites.Result:
     outcome = Outcome(task, "mean", np.asarray(values, float), lambda items: float(items.mean()))
-    return suites.Row(group, task, outcome, note)
+    return suites.Result(group, task, outcome, note)
 
 
-MISSING = suites.Row("g", "away", None, "not measured; no away.csv")
+MISSING = suites.Result("g", "away", None, "not measured; no away.csv")
 
 
 def test_a_group_of_one_measure_has_its_mean_and_says_of_how_many():
     rng = np.random.default_rng(0)
     rows = [of("a", rng.normal(50, 5, 80)), of("b", rng.normal(60, 5, 40)), MISSING, of("c", [1, 2], group="h")]
-    report = table.report("m", rows)
+    report = table.tabulate("m", rows)
     assert [line.task for line in report.lines] == ["a", "b", "away", "mean of 2 of 3 sets", "c"]
     a, b, _, mean, _ = (line.figure for line in report.lines)
     assert a
@@ -216,7 +216,7 @@ def test_different_measures_have_no_mean():
     row = of("a", [1, 2, 3])
     assert row.outcome
     other = row._replace(outcome=Outcome("a", "other", row.outcome.items, row.outcome.statistic))
-    assert [line.task for line in table.report("m", [row, other]).lines] == ["a", "a"]
+    assert [line.task for line in table.tabulate("m", [row, other]).lines] == ["a", "a"]
 
 
 def test_two_models_are_compared_pair_by_pair_and_on_the_mean():
@@ -224,7 +224,7 @@ def test_two_models_are_compared_pair_by_pair_and_on_the_mean():
     hard = [rng.normal(50, 20, 100) for _ in range(3)]
     ours = [of(f"t{i}", x + rng.normal(2, 1, 100)) for i, x in enumerate(hard)]
     theirs = [of(f"t{i}", x) for i, x in enumerate(hard)]
-    report = table.report("m", [*ours, MISSING], "other", [*theirs, MISSING])
+    report = table.tabulate("m", [*ours, MISSING], "other", [*theirs, MISSING])
     for line in report.lines:
         if line.task == "away":
             assert (line.figure, line.against, line.difference) == (None, None, None)
@@ -238,8 +238,8 @@ def test_two_models_are_compared_pair_by_pair_and_on_the_mean():
 
 
 @pytest.fixture
-def two_rows() -> table.Report:
-    return table.report("m|1", [of("a", [1, 2, 3, 4], "a note"), MISSING])
+def two_rows() -> table.ResultTable:
+    return table.tabulate("m|1", [of("a", [1, 2, 3, 4], "a note"), MISSING])
 
 
 def test_json_has_every_figure_in_full(two_rows, tmp_path):
@@ -361,10 +361,10 @@ def test_other_errors_of_eval_come_before_the_work_and_in_one_line(banyan, model
     suite = ["--suite", "sts", "--data", data]
     (tmp_path / "bad.tsv").write_bytes(b"\xff\xfe\tb\t1\n")
     for arguments, message in [
-        ([model_folder, "--suite", "words", "--data", tmp_path / "beir"], "holds no set of the suite words"),
-        ([model_folder, "--pairs", tmp_path / "none.tsv"], f"there is no {tmp_path}/none.tsv to evaluate on"),
+        ([model_folder, "--suite", "words", "--data", tmp_path / "beir"], "has no set of the suite words"),
+        ([model_folder, "--pairs", tmp_path / "none.tsv"], f"cannot evaluate on {tmp_path}/none.tsv: it"),
         ([model_folder, "--pairs", tmp_path / "bad.tsv"], f"cannot read pairs from {tmp_path}/bad.tsv"),
-        ([model_folder, *suite, "-o", "r.html"], "results are written as .json or .md: r.html ends in neither"),
+        ([model_folder, *suite, "-o", "r.html"], "cannot write results to r.html: its name must end in .json or .md"),
         ([model_folder, *suite, "-o", tmp_path / "no" / "r.md"], f"there is no folder {tmp_path}/no to write r.md to"),
         ([model_folder, *suite, "--against", tmp_path / "none"], "there is no model folder"),
     ]:

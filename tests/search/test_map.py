@@ -84,7 +84,7 @@ def test_near_duplicates_are_all_pairs_above_the_threshold(monkeypatch, all_pair
 
 
 def test_more_clusters_than_rows_is_one_sentence(index):
-    with pytest.raises(BanyanError, match="3 rows cannot make 5 clusters"):
+    with pytest.raises(BanyanError, match="cannot divide 3 rows into 5 clusters"):
         overview(index.rows, 5, where="row <= 3")
     with pytest.raises(BanyanError, match="at least two are needed"):
         overview(index.rows, 5, where="row < 0")

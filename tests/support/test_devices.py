@@ -49,12 +49,12 @@ def test_a_device_can_be_named(machine):
 @pytest.mark.parametrize(
     ("kind", "name", "says"),
     [
-        (None, "cuda", r"there is no cuda device here that torch .* can use: only the CPU"),
-        ("mps", "cuda:1", r"there is no cuda device here .*: mps and the CPU"),
-        ("cuda", "cuda:2", "there is no device cuda:2: this machine has 2 of them, counted from 0"),
-        ("cuda", "gpu", "there is no device 'gpu': say auto, cpu, cuda"),
-        ("cuda", "", "there is no device ''"),
-        ("cuda", "meta", "there is no meta device here"),
+        (None, "cuda", r"torch .* finds no cuda device on this machine, only the CPU"),
+        ("mps", "cuda:1", r"finds no cuda device on this machine, only mps and the CPU"),
+        ("cuda", "cuda:2", "there is no device cuda:2: this machine has 2, numbered from 0"),
+        ("cuda", "gpu", "unknown device 'gpu': choose auto, cpu, cuda"),
+        ("cuda", "", "unknown device ''"),
+        ("cuda", "meta", "finds no meta device"),
     ],
 )
 def test_a_device_that_is_not_there_is_told(machine, kind, name, says):
@@ -68,7 +68,7 @@ def test_several_processes_take_a_device_each(machine):
     assert [devices.choose(name, local_rank=1) for name in ("auto", "cuda", "cpu")] == [
         torch.device("cuda:1"), torch.device("cuda:1"), CPU,
     ]  # fmt: skip
-    with pytest.raises(BanyanError, match="several processes cannot share cuda:1: say cuda, and each takes one"):
+    with pytest.raises(BanyanError, match="several processes cannot share cuda:1: use cuda, and each takes its own"):
         devices.choose("cuda:1", local_rank=0)
     with pytest.raises(BanyanError, match="there is no device cuda:2"):
         devices.choose("cuda", local_rank=2)
@@ -80,7 +80,7 @@ def test_precision_is_what_the_card_has(machine):
     machine("cuda", capability=(7, 5))
     assert devices.choose_precision("auto", CUDA) == devices.choose_precision("float32", CUDA) == "float32"
     for name in ("tf32", "bf16"):
-        with pytest.raises(BanyanError, match=f"{name} needs .* 8.0 or more, and Some Card has 7.5: say float32"):
+        with pytest.raises(BanyanError, match=f"{name} needs .* 8.0 or more, and Some Card has 7.5: use float32"):
             devices.choose_precision(name, CUDA)
 
 
@@ -88,7 +88,7 @@ def test_precision_of_other_devices_is_float32():
     for device in (CPU, torch.device("mps:0"), torch.device("xpu:0")):
         assert devices.choose_precision("auto", device) == devices.choose_precision("float32", device) == "float32"
         for name in ("tf32", "bf16"):
-            with pytest.raises(BanyanError, match=f"precision {name} is for CUDA cards, not for {device.type}"):
+            with pytest.raises(BanyanError, match=f"precision {name} is for CUDA GPUs, not for {device.type}"):
                 devices.choose_precision(name, device)
     with pytest.raises(BanyanError, match="precision must be one of auto, float32, tf32, bf16, not 'half'"):
         devices.choose_precision("half", CPU)

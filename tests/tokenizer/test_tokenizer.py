@@ -156,7 +156,7 @@ def test_lone_surrogates_count_as_replacement_characters(tokenizer):
 
 @pytest.mark.parametrize("texts", [["a", 5, "b"], ["a", None], ["a", ["b"]], ["a", b"b"]])
 def test_what_is_not_a_string_is_named(tokenizer, texts):
-    with pytest.raises(TypeError, match="text 1 is not a string but"):
+    with pytest.raises(TypeError, match=r"text 1 is .*, not a string"):
         tokenizer.encode(texts)
     with pytest.raises(TypeError, match="sequence of strings"):
         tokenizer.encode("a")
@@ -390,7 +390,7 @@ def test_what_cannot_be_trained_is_refused(texts, options, message):
 
 
 def test_a_text_that_is_not_a_string_is_named_in_training():
-    with pytest.raises(TypeError, match="text 2 is not a string but int"):
+    with pytest.raises(TypeError, match="text 2 is int, not a string"):
         Tokenizer.train(["a", "b", 3])  # type: ignore[list-item]
 
 
@@ -502,7 +502,7 @@ def test_huge_scores_are_refused_before_any_kernel_reads_them(tmp_path, scores):
     command = [sys.executable, "-c", LOAD_AND_ENCODE, path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    told = rf"{re.escape(str(path))}: the score of the piece .* is .*: scores must be .* at most 1,000,000 in size$"
+    told = rf"{re.escape(str(path))}: the score of the piece .* is .*: scores must be .* 1,000,000 in absolute value$"
     assert re.match(told, done.stderr)
     with pytest.raises(BanyanError, match=r"^the score of "):
         Tokenizer.from_json(path.read_text())

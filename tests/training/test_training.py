@@ -593,8 +593,8 @@ OLD_KIND, OLD_RATE = "crop_kind", "lr_end"  # settings of 0.1.0
         ({"init_gate": 0}, r"init_gate must be in \(0, 1\), not 0"),
         ({"final_lr_frac": 1.5}, r"final_lr_frac must be in \[0, 1\], not 1\.5"),
         ({OLD_RATE: 0.5}, "the setting lr_end is now called final_lr_frac"),
-        ({"device": "gpu"}, "there is no device 'gpu'"),
-        ({"device": "cpu", "precision": "bf16"}, "precision bf16 is for CUDA cards, not for cpu"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"device": "cpu", "precision": "bf16"}, "precision bf16 is for CUDA GPUs, not for cpu"),
     ],
     ids=str,
 )

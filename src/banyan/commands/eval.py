@@ -86,10 +86,10 @@ def run(options: argparse.Namespace) -> None:
             meter(number, figures={"now": task.name})
             rows[which] += suites.measure(encoders[which], task)
     with display.patience("still busy: computing the confidence intervals, 1,000 bootstrap samples per set"):
-        report = table.report(name, rows[0], options.against, rows[-1])
-    print(table.to_text(report, shutil.get_terminal_size((160, 24)).columns), end="")
+        results = table.tabulate(name, rows[0], options.against, rows[-1])
+    print(table.to_text(results, shutil.get_terminal_size((160, 24)).columns), end="")
     for path in options.out:
-        table.write(report, path)
+        table.write(results, path)
         display.note(f"wrote {path}")
 
 

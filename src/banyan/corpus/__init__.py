@@ -1,10 +1,11 @@
-"""Text in any form, read as sentences and kept as a tokenised store.
+"""Read text in many formats as sentences, and keep it tokenised on disk.
 
 reading    Corpus and Shard: the sentences of files, folders, globs, standard input and hub data sets
 sources    one file or one hub data set, opened and identified
 textfile   decompress and decode text files
 sentences  decide how text is laid out; split running text into sentences
-tables     JSON lines, CSV, TSV and Parquet
+tables     the text column of JSON lines, CSV, TSV and Parquet
+rows       rows with all their columns, for a search index
 report     what was read, repaired and dropped
 store      the tokenised corpus on disk
 """

@@ -1,7 +1,7 @@
-"""Corpora: files, folders, globs, standard input and Hugging Face data sets, read as sentences.
+"""Corpus: the sentences of files, folders, globs, standard input and Hugging Face data sets.
 
-Reading holds a bounded amount of text. Whatever is dropped or repaired on the way is counted in a Report; what
-cannot be repaired is an error that names the file and, where there is one, the line.
+Reading holds a bounded amount of text in memory. A Report counts everything that is dropped or repaired. What cannot be
+repaired raises an error that names the file and, if possible, the line.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from pathlib import Path
 from banyan.corpus.report import CUTS, EMPTY, ENDLESS, LONGEST_LINE, Report
 from banyan.corpus.sentences import Running, assume_layout
 from banyan.corpus.sources import File, HubSet, readable_twice, spooled
-from banyan.corpus.textfile import KINDS, PACKED, Chunk, Moved, kind
+from banyan.corpus.textfile import KINDS, PACKED, Chunk, Moved, file_kind
 from banyan.errors import BanyanError
 
 LAYOUTS = ("auto", "lines", "running")
-_READER = 1  # raised when the same files would give other sentences
-_SAMPLED_FILES, _SAMPLED_LINES = 5, 1000  # what layout="auto" looks at
+_READER = 1  # increased when the same files would give different sentences
+_SAMPLED_FILES, _SAMPLED_LINES = 5, 1000  # the sample that layout="auto" examines
 
 
 class Corpus:
-    """The sentences of one or several sources; may be iterated any number of times.
+    """The sentences of one or more sources. A corpus can be iterated any number of times.
 
-    A source is a file, a folder (all its files of known suffixes, in the order of their names), a glob, "-" for
-    standard input, or hf:name[:config]. Compressed files are recognised by their content. JSON lines, Parquet, CSV and
-    TSV need the name of a column, unless only one holds text. Standard input is JSON lines when a column is named.
-    What cannot be read twice (standard input, pipes) is copied into the folder `spool` first.
+    A source is a file, a folder (all files with known suffixes, sorted by name), a glob, "-" for standard input, or
+    hf:name[:config]. Compressed files are recognised by their content. JSON lines, Parquet, CSV and TSV need `column`,
+    unless only one column holds text. With a `column`, standard input is read as JSON lines. Standard input and pipes,
+    which cannot be read twice, are first copied into the folder `spool`.
     """
 
     report: Report  # of the latest complete iteration
-    layout: str  # "lines": one sentence per line, or "running": text to be split into sentences
-    layout_reason: str  # a sentence for people
-    bytes_total: int  # what bytes_read comes to; on disk, so before decompression. A row of hf: counts as one byte
-    bytes_read: int  # by the iteration under way
+    layout: str  # "lines": one sentence per line; "running": text to be split into sentences
+    layout_reason: str  # a sentence to show the user
+    bytes_total: int  # on disk, before decompression; a row of an hf: data set counts as one byte
+    bytes_read: int  # by the current iteration; ends at bytes_total
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Corpus:
             raise BanyanError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
         names = [sources] if isinstance(sources, str | Path) else list(sources)
         if not names:
-            raise BanyanError("no corpus was given: name a file, a folder, a glob, hf:name or - for standard input")
+            raise BanyanError("no corpus given: name a file, a folder, a glob, hf:name, or - for standard input")
         if [str(name) for name in names].count("-") > 1:
             raise BanyanError("standard input (-) can be read only once")
         self._skipped = 0
@@ -68,11 +68,11 @@ class Corpus:
 
     @property
     def paths(self) -> list[Path]:
-        """The files read; as sources they give the same corpus again."""
+        """The files that are read. As sources they give the same corpus again."""
         return [source.path for source in self._sources if isinstance(source, File)]
 
     def move_copies(self, folder: Path) -> None:
-        """Move what was copied into `spool`. The copies are named after their text: one that is there already stays."""
+        """Move the copies in `spool` to a folder. Copies are named after their content, so an existing one is kept."""
         for source in self._sources:
             if isinstance(source, File) and source.path.parent == self._spool:
                 source.move(folder)
@@ -93,15 +93,17 @@ class Corpus:
         self.report = report
 
     def rows(self, report: Report) -> Iterator[str]:
-        """The lines of texts and the values of columns as they stand, none dropped and none split; a value that is not
-        text is an empty row. What was repaired is counted in `report`."""
+        """Yield every line of text files and every value of columns, none dropped or split.
+
+        A value that is not text is an empty row. Repairs are counted in `report`.
+        """
         before = 0
         for source in self._sources:
             yield from source.rows(report, self._mover(before))
             before += source.size
 
     def fingerprint(self) -> str:
-        """Changes when the corpus does, judged by names, sizes, times of change and options."""
+        """Return a hash of file names, sizes, modification times and options."""
         options = {"reader": _READER, "layout": self.layout, "column": self._column}
         marks = [source.mark() for source in self._sources]
         return hashlib.sha256(json.dumps([options, marks]).encode()).hexdigest()
@@ -140,12 +142,12 @@ class Corpus:
         for parent, folders, names in os.walk(folder, onerror=refuse):
             folders[:] = [name for name in folders if not name.startswith(".")]
             shown = [Path(parent, name) for name in names if not name.startswith(".")]
-            known = [path for path in shown if kind(path)]
+            known = [path for path in shown if file_kind(path)]
             self._skipped += len(shown) - len(known)
             found += known
         if not found:
             suffixes = f"{', '.join(KINDS)}, alone or followed by {', '.join(PACKED)}"
-            raise BanyanError(f"there is no text in the folder {folder}: no file in it ends in {suffixes}")
+            raise BanyanError(f"the folder {folder} has no text files: no file name in it ends in {suffixes}")
         return sorted(found)
 
     def _check(self, column: str | None) -> None:
@@ -157,16 +159,16 @@ class Corpus:
             raise BanyanError(f"{self.paths[0]} is a text file and has no column {column!r}: leave the column out")
 
     def _settle(self, layout: str) -> tuple[str, str]:
-        words = {"lines": "one sentence per line", "running": "running text that is to be split into sentences"}
+        words = {"lines": "one sentence per line", "running": "running text, to be split into sentences"}
         if layout != "auto":
-            return layout, f"Reading {words[layout]}, as asked."
+            return layout, f"Reading {words[layout]}, as requested."
         layout, why = assume_layout(self._sample())
         other = "running" if layout == "lines" else "lines"
-        told = f'--{other} (in Python, layout="{other}")'
-        return layout, f"Assuming {words[layout]}, because {why}; if that is wrong, say {told}."
+        option = f'--{other} (in Python, layout="{other}")'
+        return layout, f"Assuming {words[layout]}, because {why}; if that is wrong, use {option}."
 
     def _sample(self) -> list[str]:
-        """Some lines of some files, set apart by blank lines."""
+        """Return some lines of some files, separated by blank lines."""
         step = -(-len(self._sources) // _SAMPLED_FILES)
         sample: list[str] = []
         for source in self._sources[::step]:
@@ -181,10 +183,10 @@ class Corpus:
 
 
 class Shard:
-    """Every world-th sentence of a corpus, from the rank-th on: what one of several processes trains on.
+    """Every world-th sentence of a corpus, starting at the rank-th: the part that one of several processes trains on.
 
-    The reports of all shards add up to that of the corpus: what was read, dropped and repaired on the way to sentences
-    is counted in the first one's only.
+    The reports of all shards add up to the report of the corpus: only the first shard counts what was read, dropped
+    and repaired.
     """
 
     report: Report  # of the latest complete iteration
@@ -207,7 +209,7 @@ class Shard:
             kept += 1
             yield sentence
         if kept == 0:
-            raise BanyanError(f"the text has fewer sentences than there are processes ({self._world}): start fewer")
+            raise BanyanError(f"the corpus has fewer sentences than there are processes ({self._world}): use fewer")
         self.report = dataclasses.replace(self._corpus.report if self._rank == 0 else Report(), kept=kept)
 
     def fingerprint(self) -> str:
@@ -215,14 +217,14 @@ class Shard:
 
 
 class _Reading:
-    """One pass over a corpus: chunks in, sentences out, all of them counted."""
+    """One pass over a corpus: turns chunks into sentences and counts them."""
 
     def __init__(self, layout: str, report: Report) -> None:
         self._report = report
         self._split = layout == "running"
         self._running = Running()
-        self._endless = False  # inside an endless line
-        self._blank = True  # of which nothing but white space has been seen
+        self._endless = False  # inside a line longer than LONGEST_LINE
+        self._blank = True  # that line is only white space so far
 
     def take(self, chunk: Chunk) -> list[str]:
         if self._endless or chunk.ends == "nothing":
@@ -231,7 +233,7 @@ class _Reading:
         return sentences + self.end() if chunk.ends == "text" else sentences
 
     def end(self) -> list[str]:
-        """A paragraph certainly ends here."""
+        """End the current paragraph."""
         self._report.lines += self._endless
         self._report.drop(EMPTY, self._endless and self._blank)
         self._endless, self._blank = False, True
@@ -269,7 +271,7 @@ class _Reading:
 
 
 def in_blocks(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
-    """Texts in blocks of at most `most`, or fewer once they have this many characters: the same ones in every run."""
+    """Group texts into blocks of at most `most` texts, or fewer if they reach this many characters. Deterministic."""
     block: list[str] = []
     held = 0
     for text in texts:

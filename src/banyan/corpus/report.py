@@ -1,4 +1,4 @@
-"""What was read, and what became of it: lines dropped and text repaired are counted, never passed over in silence."""
+"""Report: counts of what was read, kept, dropped and repaired. Nothing is dropped silently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-LONGEST_LINE = 1 << 20  # characters; a longer line is endless, and split as running text is
+LONGEST_LINE = 1 << 20  # characters; a longer line is split like running text
 
 EMPTY = "empty"
 NOT_TEXT = "that are not text"
@@ -15,17 +15,17 @@ NULS = "NUL characters replaced by spaces"
 MARKS = "byte order marks removed"
 UTF16 = "files decoded from UTF-16"
 SURROGATES = "lone surrogates replaced by U+FFFD"
-ENDLESS = f"endless lines (over {LONGEST_LINE:,} characters) split into sentences"
-CUTS = "sentences without an end cut at white space"
+ENDLESS = f"lines of over {LONGEST_LINE:,} characters split into sentences"
+CUTS = "overlong sentences cut at white space"
 
 
 @dataclass
 class Report:
-    """What was read, and what became of it. A row of a table counts as the lines of its text."""
+    """What was read, kept, dropped and repaired. A row of a table counts as the lines of its text."""
 
     files: int = 0
     empty_files: int = 0
-    skipped_files: int = 0  # in folders: those without a known suffix
+    skipped_files: int = 0  # files in folders whose suffix is unknown
     lines: int = 0
     kept: int = 0  # sentences
     dropped: dict[str, int] = field(default_factory=dict)  # reason -> lines or sentences
@@ -40,7 +40,7 @@ class Report:
             self.repaired[kind] = self.repaired.get(kind, 0) + count
 
     def summary(self) -> str:
-        """A sentence or two for people."""
+        """Return a sentence or two to show the user."""
         parts = [f"{_many(self.lines, 'line')} read from {_many(self.files, 'file')}"]
         parts.append(f"{_many(self.kept, 'sentence')} kept")
         if self.dropped:
@@ -48,7 +48,7 @@ class Report:
         text = ", ".join(parts) + "."
         if self.repaired:
             text += f" Repaired: {_list(self.repaired)}."
-        aside = {"empty": self.empty_files, "skipped because their suffix is not known": self.skipped_files}
+        aside = {"empty": self.empty_files, "skipped because their suffix is unknown": self.skipped_files}
         if any(aside.values()):
             text += f" Files: {_list({what: count for what, count in aside.items() if count})}."
         return text

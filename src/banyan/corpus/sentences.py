@@ -1,7 +1,7 @@
-"""Running text into sentences, by rule, in any script; and which of the two layouts a text has.
+"""Split running text into sentences by rule, in any script, and detect the layout of a text.
 
-Where a sentence ends is decided from the WINDOW characters after its beginning and nothing else. So text may
-arrive in parts of any size, the memory held is bounded, and the sentences are the same however it was cut up.
+The end of a sentence is decided from the WINDOW characters after its beginning and nothing else. So text may arrive
+in parts of any size, memory stays bounded, and the sentences do not depend on how the text was divided.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-LONGEST = 1000  # characters; a longer sentence is cut at white space into parts of about half of that
-WINDOW = LONGEST + 100  # what follows a full stop helps to decide whether it ends the sentence
-WRAPPED = 200  # hard-wrapped lines are no longer; a line break beside a longer line ends a paragraph
-_HELD = 1 << 16  # characters gathered before they are split
+LONGEST = 1000  # characters; a longer sentence is cut at white space into parts of about half this length
+WINDOW = LONGEST + 100  # includes what follows a full stop, which helps to decide whether it ends the sentence
+WRAPPED = 200  # the longest hard-wrapped line; a line break next to a longer line ends a paragraph
+_HELD = 1 << 16  # characters collected before they are split
 
-_SOFT = ".!?…．"  # these end a sentence only where white space follows
-_HARD = "。｡！？‼⁇⁈⁉।॥؟۔።፧፨։။។៕།༎"  # these always do
+_SOFT = ".!?…．"  # these end a sentence only if white space follows
+_HARD = "。｡！？‼⁇⁈⁉।॥؟۔።፧፨։။។៕།༎"  # these always end one
 _CLOSING = "\"'”’»›)]}」』）】》〉］｝"
 _OPENING = "\"'“‘„‚«‹([{「『（【《〈［｛¿¡-–—•*"
 _END = re.compile(rf"([{re.escape(_SOFT + _HARD)}]+)[{re.escape(_CLOSING)}]*(?:\[\d{{1,3}}\])*(\s*)")
@@ -39,14 +39,14 @@ _BEFORE_NUMBERS = _words("""
 
 
 def split(text: str) -> list[str]:
-    """The sentences of a text: a blank line ends a paragraph, any other line break is a space."""
+    """Return the sentences of a text. A blank line ends a paragraph; any other line break is a space."""
     running = Running()
     sentences = [sentence for line in re.split(r"\r\n|\r|\n", text) for sentence in running.line(line)]
     return sentences + running.end()
 
 
 class Running:
-    """Running text that arrives line by line, or in parts of a line, and leaves as sentences."""
+    """Splits running text that arrives line by line, or in parts of a line, into sentences."""
 
     def __init__(self) -> None:
         self.cuts = 0  # sentences cut because they were longer than LONGEST
@@ -55,7 +55,7 @@ class Running:
         self._last = ""
 
     def line(self, line: str) -> list[str]:
-        """Add a line, without its line end. Gives the sentences that are complete."""
+        """Add a line without its line end. Return the sentences that are now complete."""
         line = line.strip()
         ended = self.end() if not line or max(len(line), len(self._last)) > WRAPPED else []
         if line:
@@ -64,13 +64,13 @@ class Running:
         return ended
 
     def part(self, text: str) -> list[str]:
-        """Add text as it is. Gives the sentences that are complete."""
+        """Add text unchanged. Return the sentences that are now complete."""
         self._parts.append(text)
         self._held += len(text)
         return self._sentences(final=False) if self._held > _HELD else []
 
     def end(self) -> list[str]:
-        """The paragraph ends here. Gives the rest of its sentences."""
+        """End the paragraph. Return its remaining sentences."""
         self._last = ""
         return self._sentences(final=True) if self._parts else []
 
@@ -94,13 +94,13 @@ def _skip(text: str, start: int) -> int:
 
 
 def _glue(before: str, after: str) -> str:
-    """What a line break inside a paragraph stands for: nothing between Chinese or Japanese characters."""
+    """Return what replaces a line break inside a paragraph: nothing between Chinese or Japanese characters."""
     wide = before and all("⺀" <= char <= "鿿" or "\uff00" <= char <= "\uffef" for char in (before[-1], after[0]))
     return "" if wide or not before else " "
 
 
 def _sentence_end(text: str, start: int) -> tuple[int, bool]:
-    """Where the sentence that begins at `start` ends, and whether it had to be cut there."""
+    """Return where the sentence that begins at `start` ends, and whether it had to be cut there."""
     limit = min(len(text), start + WINDOW)
     for found in _END.finditer(text, start, limit):
         if found.start(2) - start > LONGEST:
@@ -130,12 +130,12 @@ def _ends_sentence(text: str, start: int, found: re.Match[str], limit: int) -> b
     after = text[place]
     before = text[start : found.start()]
     if after.islower() and before != before.lower():
-        return False  # only in text without capitals does a sentence begin with a small letter
+        return False  # a sentence begins with a lower-case letter only in text without capitals
     return marks != "." or not _abbreviates(before, after)
 
 
 def _abbreviates(before: str, after: str) -> bool:
-    """Whether a full stop between these two belongs to an abbreviation, an initial or the number of a list item."""
+    """Whether a full stop between the two belongs to an abbreviation, an initial or the number of a list item."""
     words = before.rsplit(None, 1)
     if not words:
         return True
@@ -151,10 +151,10 @@ def _abbreviates(before: str, after: str) -> bool:
 
 
 def assume_layout(lines: Sequence[str]) -> tuple[str, str]:
-    """("lines" or "running", why) from the first lines of a text. One sentence per line, unless it clearly is not."""
+    """Return ("lines" or "running", reason), judging by the first lines. The default is one sentence per line."""
     full = [line for line in lines if line.strip()]
     if not full:
-        return "lines", "there is no text to judge by"
+        return "lines", "there is no text to examine"
     length = sum(map(len, full)) / len(full)
     if length > 2 * LONGEST:
         return "running", f"a line has {length:,.0f} characters on average"
@@ -163,12 +163,12 @@ def assume_layout(lines: Sequence[str]) -> tuple[str, str]:
     if mean >= 2:
         return "running", f"a line holds {mean:.1f} sentences on average"
     if _hard_wrapped(lines, counts):
-        return "running", "lines break off where the next word would not have fitted"
+        return "running", "lines break where the next word would not have fitted"
     return "lines", f"a line holds {mean:.1f} sentence{'s' * (mean >= 1.05)} on average"
 
 
 def _hard_wrapped(lines: Sequence[str], counts: Sequence[int]) -> bool:
-    """Most lines are as full as the width allows, few end a sentence, and sentences end inside lines."""
+    """Whether most lines are as full as the width allows, few end a sentence, and sentences end inside lines."""
     lengths = sorted(len(line) for line in lines if line.strip())
     width = lengths[int(0.98 * (len(lengths) - 1))]
     pairs = list(_neighbours(lines))

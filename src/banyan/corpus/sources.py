@@ -1,4 +1,4 @@
-"""Single sources of a corpus: a file on disk, a copy of what can be read only once, a Hugging Face data set."""
+"""One source of a corpus: a file, a copy of a stream, or a Hugging Face data set."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from banyan.corpus.report import NOT_TEXT, Report
-from banyan.corpus.tables import COLUMNS, VALUES, choose
+from banyan.corpus.tables import COLUMNS, VALUES, choose_column
 from banyan.corpus.textfile import (
     BLOCK,
     Chunk,
     Moved,
     clean,
-    kind,
+    file_kind,
     lines_apart,
     long_lines,
     packing,
-    text,
+    read_chunks,
 )
 from banyan.errors import BanyanError, first_line
 from banyan.support import files
@@ -31,7 +31,7 @@ class File:
     def __init__(self, path: Path, column: str | None) -> None:
         self.path = path
         self.name = str(path)
-        self.kind = kind(path) or "text"
+        self.kind = file_kind(path) or "text"
         try:
             self.size = path.stat().st_size
             if self.kind != "parquet":
@@ -44,7 +44,7 @@ class File:
         self.column = "" if self.kind == "text" or not self.size else COLUMNS[self.kind](path, column)
 
     def mark(self) -> list[Any]:
-        """What the file is known by; its text is not read."""
+        """Identify the file by path, size and modification time, without reading it."""
         try:
             state = self.path.stat()
         except OSError as error:
@@ -52,7 +52,7 @@ class File:
         return [str(self.path.absolute()), state.st_size, state.st_mtime_ns]
 
     def move(self, folder: Path) -> None:
-        """Into a folder; if that has a file of this name already, it stays, and this one goes."""
+        """Move the file to a folder. If a file of this name is already there, keep that one and delete this one."""
         kept = folder / self.path.name
         if kept.exists():
             self.path.unlink(missing_ok=True)
@@ -62,10 +62,9 @@ class File:
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
         if self.kind == "text":
-            return text(self.path, report, moved)
+            return read_chunks(self.path, report, moved)
         values = VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(())
         return _texts(values, report)
-
 
     def rows(self, report: Report, moved: Moved) -> Iterator[str]:
         if self.kind == "text":
@@ -74,7 +73,7 @@ class File:
 
 
 class HubSet:
-    """The training split of a Hugging Face data set, downloaded and kept by the `datasets` package."""
+    """The training split of a Hugging Face data set, downloaded and cached by the `datasets` package."""
 
     kind = "hub"
 
@@ -83,14 +82,14 @@ class HubSet:
             import datasets
         repository, _, config = name.removeprefix("hf:").partition(":")
         if not repository:
-            raise BanyanError(f"{name} names no data set: write hf:name or hf:name:config")
+            raise BanyanError(f"{name} does not name a data set: write hf:name or hf:name:config")
         try:
             self._rows = datasets.load_dataset(repository, config or None, split="train")
-        except Exception as error:  # whatever a data set's own files, the network or the package may raise
+        except Exception as error:  # anything that the data set's files, the network or the package may raise
             raise BanyanError(f"cannot load {name}: {first_line(error)}") from None
         kinds = {column: str(getattr(kind, "dtype", "lists")) for column, kind in self._rows.features.items()}
         self.name = name
-        self._column = choose(column, kinds, name)
+        self._column = choose_column(column, kinds, name)
         self.size = len(self._rows)
 
     def mark(self) -> list[Any]:
@@ -111,7 +110,7 @@ class HubSet:
 
 
 def _texts(values: Iterator[object], report: Report) -> Iterator[Chunk]:
-    """The values of a column, each a text of its own."""
+    """Yield each value of a column as a separate text."""
     for value in values:
         if isinstance(value, str):
             yield Chunk(clean(lines_apart(value), report), "text")
@@ -128,10 +127,10 @@ def as_rows(values: Iterable[object], report: Report) -> Iterator[str]:
 
 
 def readable_twice(path: Path, column: str | None, spool: Path | None) -> Path:
-    """The path itself, or that of a copy when it is a pipe or a device."""
+    """Return the path itself or, for a pipe or a device, the path of a copy."""
     if not path.exists() or path.is_file():
         return path
-    suffix = path.suffix if kind(path) else ".jsonl" if column else ".txt"
+    suffix = path.suffix if file_kind(path) else ".jsonl" if column else ".txt"
     try:
         with open(path, "rb") as stream:
             return spooled(stream, path.name, suffix, spool)
@@ -140,9 +139,9 @@ def readable_twice(path: Path, column: str | None, spool: Path | None) -> Path:
 
 
 def spooled(stream: BinaryIO, name: str, suffix: str, folder: Path | None) -> Path:
-    """A copy of the stream, named after its content: the same text piped in again is the same, unchanged file."""
+    """Copy a stream to a file named after its content, so that the same text gives the same file."""
     if folder is None:
-        raise BanyanError(f"{name} can be read only once: say where a copy may be kept (spool=folder)")
+        raise BanyanError(f"{name} can be read only once: name a folder for a copy (spool=folder)")
     digest = hashlib.sha256()
     part = folder / f".{name}.part"
     try:

@@ -1,7 +1,7 @@
-"""The tokenised corpus on disk: made once, memory-mapped by training, resumed when its making was interrupted.
+"""Store: the tokenised corpus on disk, built once and memory-mapped by training. An interrupted build is resumed.
 
-A folder with tokens.bin (token ids), offsets.bin (int64, one more than there are sentences) and meta.json, which is
-written last and makes the store valid. Until then progress.json says how much of the two is good.
+A store is a folder with tokens.bin (token ids), offsets.bin (int64, one more than there are sentences) and meta.json,
+which is written last and makes the store valid. Until then progress.json records how much of the two files is valid.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from banyan.errors import BanyanError
 from banyan.model.graph import runs_of_tokens
 from banyan.support import files
 
-FORMAT = 1  # raised when an older program could not read the store
-BLOCK = 20_000  # sentences tokenised between two records of progress
+FORMAT = 1  # increased when older versions cannot read the store
+BLOCK = 20_000  # sentences tokenised between two writes of progress.json
 _BLOCK_CHARACTERS = 1 << 22  # or fewer sentences, if they are long
 
 _TOKENS, _OFFSETS, _META, _PROGRESS = "tokens.bin", "offsets.bin", "meta.json", "progress.json"
 
 
 class Text(Protocol):
-    """What a store is made of: banyan.corpus.Corpus, or a Shard of it."""
+    """The input of a store: banyan.corpus.Corpus, or a Shard of one."""
 
     report: Report
 
@@ -48,7 +48,7 @@ class Text(Protocol):
 
 
 class Pieces(Protocol):
-    """What makes tokens of it: banyan.tokenizer.Tokenizer."""
+    """The tokenizer of a store: banyan.tokenizer.Tokenizer."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -63,7 +63,7 @@ class Store:
         self.tokens = tokens
         self.offsets = offsets
         self.report = report
-        self.fingerprint = fingerprint  # of the corpus, the tokenizer and the limits it was made with
+        self.fingerprint = fingerprint  # of the corpus, the tokenizer and the length limits
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -73,8 +73,8 @@ class Store:
         return len(self.tokens)
 
     def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """These sentences, ragged: int32 tokens and int64 offsets."""
-        all_tokens, all_offsets = np.asarray(self.tokens), np.asarray(self.offsets)  # np.memmap itself is slow
+        """Return these sentences as ragged int32 tokens and int64 offsets."""
+        all_tokens, all_offsets = np.asarray(self.tokens), np.asarray(self.offsets)  # indexing an np.memmap is slow
         starts = all_offsets[indices]
         return runs_of_tokens(all_tokens, starts, all_offsets[indices + 1] - starts)
 
@@ -89,9 +89,9 @@ class Store:
         max_pieces: int,
         progress: Callable[[float, float], object] | None = None,
     ) -> Store:
-        """The store in `folder`: the one that is there if corpus, tokenizer and limits are the same, else a new one.
+        """Build the store in `folder`, or open the existing one if corpus, tokenizer and limits are the same.
 
-        progress: told how many sentences were read, and about how many there are.
+        progress: called with the number of sentences read and an estimate of their total.
         """
         folder = Path(folder)
         recipe = {
@@ -109,7 +109,7 @@ class Store:
         except OSError as error:
             raise BanyanError(
                 f"cannot write the tokenised corpus to {folder}: {error.strerror or error}; "
-                "what was tokenised before is kept, and the next run goes on from there"
+                "the sentences tokenised so far are kept, and the next run continues from there"
             ) from None
         return cls.open(folder)
 
@@ -133,26 +133,26 @@ class Store:
 
 
 def shuffled(n: int, seed: int, epoch: int, rank: int = 0) -> np.ndarray:
-    """All indices below n, in an order that depends only on (seed, epoch, rank)."""
-    # Sorting raw words rather than Generator.permutation: the latter may change between versions of NumPy.
-    # Each rank has an order of its own, or sentences that were neighbours in the corpus would meet in every step.
+    """Return all indices below n in an order that depends only on (seed, epoch, rank)."""
+    # Sorts raw random words, because Generator.permutation may change between versions of NumPy.
+    # Each rank has its own order; otherwise neighbouring sentences of the corpus would share every step.
     words = np.random.Philox(np.random.SeedSequence([seed, epoch, *([rank] if rank else [])])).random_raw(n)
     return np.argsort(words, kind="stable")
 
 
 def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int, rank: int = 0) -> list[np.ndarray]:
-    """Shuffled indices in batches of this size; the last one may be short."""
+    """Return shuffled indices in batches of this size. The last batch may be smaller."""
     order = shuffled(n, seed, epoch, rank)
     return [order[start : start + batch_size] for start in range(0, n, batch_size)]
 
 
 def even_batches(n: int, batches: int, seed: int, epoch: int, rank: int = 0) -> list[np.ndarray]:
-    """Shuffled indices in this many batches, whose sizes differ by one at most; the larger ones come first."""
+    """Return shuffled indices in this many batches. Sizes differ by at most one; the larger batches come first."""
     return np.array_split(shuffled(n, seed, epoch, rank), batches)
 
 
 def of_all_shards(folder: Path, world: int) -> Report:
-    """What was read and kept by all processes, once they have built their stores."""
+    """Return the combined report of all processes, once they have built their stores."""
     reports = [Store.open(shard(folder, rank, world)).report for rank in range(world)]
     whole = dataclasses.replace(reports[0], kept=sum(report.kept for report in reports), dropped={})
     for report in reports:
@@ -162,13 +162,13 @@ def of_all_shards(folder: Path, world: int) -> Report:
 
 
 def shard(folder: Path, rank: int, world: int) -> Path:
-    """Where a process keeps its part of the store."""
+    """Return the folder of one process's part of the store."""
     return folder / f"shard-{rank}-of-{world}" if world > 1 else folder
 
 
 @dataclass
 class _Progress:
-    """How much is done. The files may hold more, which was not finished and is written again."""
+    """How much is done. The files may hold more: an unfinished block, which is written again."""
 
     recipe: dict[str, Any]
     read: int = 0  # sentences of the corpus
@@ -200,7 +200,7 @@ def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any]
 
 
 def _resumable(folder: Path, recipe: dict[str, Any], dtype: np.dtype) -> _Progress:
-    """What an interrupted build of the same store left, or nothing."""
+    """Return the progress of an interrupted build of the same store, or of none."""
     record = _read_json(folder / _PROGRESS)
     if record.get("recipe") == recipe:
         done = _Progress(**record)
@@ -211,7 +211,7 @@ def _resumable(folder: Path, recipe: dict[str, Any], dtype: np.dtype) -> _Progre
 
 
 def _cut(path: Path, size: int) -> BinaryIO:
-    """The file, cut to `size` bytes and opened for appending."""
+    """Truncate the file to `size` bytes and open it for appending."""
     path.touch()
     os.truncate(path, size)
     return open(path, "ab")
@@ -226,7 +226,7 @@ def _skip(corpus: Iterable[str], count: int) -> Iterator[str]:
 def _append(
     block: list[str], tokenizer: Pieces, tokens: BinaryIO, offsets: BinaryIO, dtype: np.dtype, done: _Progress
 ) -> None:
-    """Tokenise a block and write what fits the limits; `done` is then true of the files on disk."""
+    """Tokenise a block, write the sentences within the length limits, and update `done` to match the files."""
     ids, ends = tokenizer.encode(block)
     lengths = np.diff(ends)
     short = lengths < done.recipe["min_pieces"]
@@ -253,13 +253,13 @@ def _flush(*streams: BinaryIO) -> None:
 
 def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> None:
     report = dataclasses.replace(corpus.report, dropped=dict(corpus.report.dropped), kept=done.kept)
-    report.drop(f"of fewer than {_pieces(done.recipe['min_pieces'])}", done.too_short)
-    report.drop(f"of more than {_pieces(done.recipe['max_pieces'])}", done.too_long)
+    report.drop(f"with fewer than {_pieces(done.recipe['min_pieces'])}", done.too_short)
+    report.drop(f"with more than {_pieces(done.recipe['max_pieces'])}", done.too_long)
     if corpus.fingerprint() != done.recipe["corpus"] or corpus.report.kept != done.read:
         (folder / _PROGRESS).unlink(missing_ok=True)
-        raise BanyanError("the corpus changed while it was being read: run again when it is complete")
+        raise BanyanError("the corpus changed while it was read: run again once it no longer changes")
     if not done.kept:
-        raise BanyanError(f"nothing in the corpus can be trained on: {report.summary()}")
+        raise BanyanError(f"the corpus has no sentence to train on: {report.summary()}")
     meta = {
         "format": FORMAT,
         "banyan_version": __version__,
@@ -287,7 +287,7 @@ def _size(path: Path) -> int:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Empty if there is no such file; these are written whole or not at all."""
+    """Read a JSON file that was written atomically. Return {} if there is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Tables: the column of text in JSON lines, CSV, TSV and Parquet files."""
+"""The text column of JSON lines, CSV, TSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from banyan.corpus.report import SURROGATES, Report
-from banyan.corpus.textfile import Moved, damaged, decoded, kind, long_lines
+from banyan.corpus.textfile import Moved, damaged, decoded, file_kind, long_lines
 from banyan.errors import BanyanError, first_line
 from banyan.support.needs import needs
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # what pyarrow's own errors are kinds of
+_ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # the base classes of pyarrow's errors
 
 
 def json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, object] | None]:
-    """The objects of JSON lines, None for an empty line."""
+    """Yield the object on each line, or None for an empty line."""
     for number, line in enumerate(long_lines(path, report, moved), 1):
         try:
             row = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError) as error:
-            raise BanyanError(f"{path}:{number}: not valid JSON ({error}); each line must hold one object") from None
+            raise BanyanError(f"{path}:{number}: not valid JSON ({error}); each line must be one object") from None
         if row is not None and not isinstance(row, dict):
             raise BanyanError(f"{path}:{number}: expected a JSON object with a column of text, found {line[:40]!r}")
         yield row
@@ -36,8 +36,8 @@ def _json_column(path: Path, column: str | None) -> str:
         return column or ""
     kinds = {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
     if column in kinds:
-        return column  # whatever its first value is
-    return choose(column, kinds, str(path))
+        return column  # whatever the type of its first value
+    return choose_column(column, kinds, str(path))
 
 
 def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -51,7 +51,7 @@ def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Itera
 
 def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
     lines = (line + "\n" for line in long_lines(path, report, moved))
-    if kind(path) == "tsv":
+    if file_kind(path) == "tsv":
         rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         rows = csv.reader(lines, strict=True)
@@ -60,7 +60,7 @@ def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
         for row in rows:
             width = width or len(row)
             if len(row) > width and any(row[width:]):
-                raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the first line names {width}")
+                raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the header has {width}")
             yield row
     except csv.Error as error:
         raise BanyanError(f"{path}:{rows.line_num}: {error}") from None
@@ -70,7 +70,7 @@ def _csv_column(path: Path, column: str | None) -> str:
     names = next(csv_rows(path, Report(), _nowhere), None)
     if names is None:
         return column or ""
-    return choose(column, dict.fromkeys(names, "string"), str(path))
+    return choose_column(column, dict.fromkeys(names, "string"), str(path))
 
 
 def _csv_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -94,9 +94,9 @@ def _parquet_column(path: Path, column: str | None) -> str:
     with open_parquet(path) as table:
         kinds = {column.name: str(column.type) for column in table.schema_arrow}
     for name, holds in kinds.items():
-        if holds.startswith("dictionary<values=string"):  # what pandas calls a category
+        if holds.startswith("dictionary<values=string"):  # a pandas category
             kinds[name] = "string"
-    return choose(column, kinds, str(path))
+    return choose_column(column, kinds, str(path))
 
 
 def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
@@ -120,15 +120,15 @@ def strings(values: Any, report: Report) -> list[object]:
         return [None if value is None else decoded(value, True, report)[0] for value in raw]
 
 
-def choose(column: str | None, kinds: dict[str, str], where: str) -> str:
-    """The column to read, out of those there are (name -> what it holds)."""
+def choose_column(column: str | None, kinds: dict[str, str], where: str) -> str:
+    """Return the column to read. kinds: column name -> type of its values."""
     names = ", ".join(kinds)
     texts = [name for name, kind in kinds.items() if kind in ("string", "large_string", "string_view")]
     if column is None:
         if len(texts) == 1:
             return texts[0]
-        raise BanyanError(f"{where} has {'several columns' if texts else 'no column'} of text: name the one to read "
-                          f"(--column, column=); its columns are {names}")  # fmt: skip
+        raise BanyanError(f"{where} has {'several columns' if texts else 'no column'} of text: choose one with "
+                          f"--column (in Python, column=); its columns are {names}")  # fmt: skip
     if column not in kinds:
         raise BanyanError(f"{where} has no column {column!r}; its columns are {names}")
     if column not in texts:

@@ -1,4 +1,4 @@
-"""Text files: unpacked, decoded, repaired and cut into chunks of lines, with a bounded amount of text held."""
+"""Decompress, decode and repair text files, and read them in chunks of lines with bounded memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from banyan.corpus.report import BAD_BYTES, LONGEST_LINE, MARKS, NULS, UTF16, Re
 from banyan.errors import BanyanError, first_line
 from banyan.support.needs import needs
 
-LONGEST_RECORD = 1 << 28  # characters of one line of JSON or CSV, which must be held whole
+LONGEST_RECORD = 1 << 28  # characters in one line of JSON or CSV, which must be held whole
 BLOCK = 1 << 18  # bytes read at a time
 
 KINDS = {
@@ -24,35 +24,35 @@ KINDS = {
     ".jsonl": "json", ".ndjson": "json", ".json": "json",
     ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv",
 }  # fmt: skip
-PACKED = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}  # and how their files begin
+PACKED = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}  # suffix -> magic bytes
 
-Moved = Callable[[int], None]  # told how many bytes of a source have been read
+Moved = Callable[[int], None]  # called with the number of bytes read from a source
 
 
 class Chunk(NamedTuple):
-    """Text whose lines are set apart by "\\n", and what ends after it."""
+    """Text whose lines are separated by "\\n", and what ends with it."""
 
     text: str
-    ends: str  # a "line", a whole "text", or "nothing": an endless line goes on in the next chunk
+    ends: str  # a "line", a whole "text", or "nothing" if the line continues in the next chunk
 
 
-def kind(path: Path) -> str | None:
-    """By the suffix, the one before .gz and the like; None if it is not known."""
+def file_kind(path: Path) -> str | None:
+    """Return the kind of a file by its suffix, ignoring .gz and the like; None if the suffix is unknown."""
     name = path.name.lower()
     for suffix in PACKED:
         name = name.removesuffix(suffix)
     return KINDS.get(Path(name).suffix)
 
 
-def text(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
-    """A text file in chunks of whole lines; only an endless line comes in parts."""
+def read_chunks(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
+    """Read a text file in chunks of whole lines. Only a very long line is divided."""
     held, first = b"", True
     for block in chain(filter(None, _utf8(path, report, moved)), [b""]):
         held += block
         end = _last_line_end(held) if block else len(held)
         if end:
             text, used = decoded(held[:end], True, report)
-        elif len(held) > 4 * LONGEST_LINE:  # in bytes, of which a character has at most four
+        elif len(held) > 4 * LONGEST_LINE:  # bytes; a character has at most four
             text, used = decoded(held.removesuffix(b"\r"), False, report)
         else:
             continue
@@ -64,9 +64,9 @@ def text(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
 
 
 def long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
-    """The lines of a file, also those of many millions of characters."""
+    """Yield the lines of a file whole, even those of many millions of characters."""
     parts: list[str] = []
-    for chunk in text(path, report, moved):
+    for chunk in read_chunks(path, report, moved):
         if chunk.ends == "nothing":
             parts.append(chunk.text)
             if sum(map(len, parts)) > LONGEST_RECORD:
@@ -81,12 +81,12 @@ def long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
 
 
 def _last_line_end(held: bytes) -> int:
-    """The length up to the last line end; a "\r" as the last byte of all may be half of "\r\n"."""
+    """Return the length up to the last line end. A final "\r" may be half of "\r\n", so it does not count."""
     return max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
 
 
 def decoded(data: bytes, final: bool, report: Report) -> tuple[str, int]:
-    """The text, and how many bytes it took: without `final`, half a character at the end is left."""
+    """Return the text and the number of bytes decoded. Without `final`, an incomplete last character is left over."""
     try:
         return codecs.utf_8_decode(data, "strict", final)
     except UnicodeDecodeError:
@@ -104,24 +104,24 @@ def clean(text: str, report: Report) -> str:
     if "\0" in text:
         report.repair(NULS, text.count("\0"))
         text = text.replace("\0", " ")
-    if "\ufeff" in text:  # also inside, where files with marks were joined
+    if "\ufeff" in text:  # also inside the text, if files with marks were concatenated
         report.repair(MARKS, text.count("\ufeff"))
         text = text.replace("\ufeff", "")
     return text
 
 
 def lines_apart(text: str) -> str:
-    """With "\n" between lines and none after the last: "\n", "\r\n" and "\r" end a line, and nothing else does."""
+    """Put "\n" between lines and none after the last. Only "\n", "\r\n" and "\r" end a line."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n")
 
 
 def _utf8(path: Path, report: Report, moved: Moved) -> Iterator[bytes]:
-    """The text of a file in UTF-8, also if it was in UTF-16 with a byte order mark."""
+    """Yield the text of a file in UTF-8, converting it from UTF-16 if it has that byte order mark."""
     blocks = (block for block in _blocks(path, moved) if block)
     first = next(blocks, b"")
-    # A NUL too, since some bad UTF-8 begins like a mark; UTF-16 has one in every space and line end.
+    # Requires a NUL too: some invalid UTF-8 begins like a mark, and UTF-16 has a NUL in every space and line end.
     if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" not in first:
         return chain([first], blocks)
     report.repair(UTF16)
@@ -139,7 +139,7 @@ def _from_utf16(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(path: Path, moved: Moved) -> Iterator[bytes]:
-    """The decompressed bytes of a file."""
+    """Yield the decompressed bytes of a file."""
     try:
         with open(path, "rb") as raw:
             for block in _unpacked(path, raw):
@@ -152,14 +152,14 @@ def _blocks(path: Path, moved: Moved) -> Iterator[bytes]:
 
 
 def packing(path: Path, raw: BinaryIO) -> str | None:
-    """How a file is compressed, judged by its first bytes."""
+    """Return how a file is compressed, judging by its first bytes."""
     start = raw.read(6)
     raw.seek(0)
     for suffix, magic in PACKED.items():
         if start.startswith(magic):
             return suffix
     if start and path.suffix.lower() in PACKED:
-        raise BanyanError(f"{path} is not the compressed file its name says: it does not begin like one")
+        raise BanyanError(f"{path} is not a {path.suffix.lower()} file, although its name says so")
     return None
 
 
@@ -175,12 +175,12 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
 
 
 def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
-    """Frame by frame, because zstandard's own stream reader takes a cut file for a whole one."""
+    """Decompress frame by frame, because zstandard's stream reader accepts a truncated file without an error."""
     with needs(f"Reading {path}", "data"):
         import zstandard
     frame = None
     try:
-        while packed := raw.read(1 << 13):  # little at a time: it may grow ten-thousandfold
+        while packed := raw.read(1 << 13):  # little at a time: it may expand ten-thousandfold
             while packed:
                 frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
                 yield frame.decompress(packed)
@@ -189,8 +189,8 @@ def _unpacked_zst(path: Path, raw: BinaryIO) -> Iterator[bytes]:
     except zstandard.ZstdError as error:
         raise damaged(path, error) from None
     if frame is not None:
-        raise damaged(path, EOFError("the last frame has no end"))
+        raise damaged(path, EOFError("the last frame is incomplete"))
 
 
 def damaged(path: Path, error: Exception) -> BanyanError:
-    return BanyanError(f"{path} is damaged or was cut short ({first_line(error)}): fetch or compress it again")
+    return BanyanError(f"{path} is damaged or truncated ({first_line(error)}): download or compress it again")

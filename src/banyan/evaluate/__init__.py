@@ -1,1 +1,11 @@
-"""Measures for anything with `encode`: list of texts in, array [n, E] out."""
+"""Measure anything that has `encode`: a list of texts in, an array [n, E] out.
+
+suites           the paper's tasks, the development tasks and the user's own, and how to run them
+similarity       Spearman correlation of cosines with human scores of sentence pairs
+word_similarity  the same for word pairs
+retrieval        nDCG and recall on data in BEIR's layout
+classification   accuracy and F1 of a small classifier on frozen embeddings
+outcome          one figure with its bootstrap interval
+table            results as text, Markdown and JSON
+fetch            download the evaluation sets
+"""

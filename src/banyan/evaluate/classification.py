@@ -1,8 +1,8 @@
-"""Classification: what can a small network tell from embeddings that stay as they are?
+"""Classification: how well does a small network classify frozen embeddings?
 
-The paper trains a GeLU MLP with a hidden layer of 512 on frozen embeddings (SST-2: accuracy, MRPC: F1) and says no more
-about it. What it leaves open is fixed here, for every model alike: the features of a pair (`features`) and the
-constants below. Only the epoch is chosen.
+The paper trains a GeLU MLP with a hidden layer of 512 on frozen embeddings (SST-2: accuracy, MRPC: F1) and gives no
+other details. The rest is fixed here, the same for every model: the features of a pair (`features`) and the constants
+below. Only the epoch is selected.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ HIDDEN = 512
 LEARNING_RATE = 1e-3
 BATCH = 128
 EPOCHS = 50  # at most
-PATIENCE = 5  # epochs without a better one
-HELD_OUT = 0.1  # of each class of the training data
-SPLIT_SEED = 0  # the same split for every model and every seed of the classifier
+PATIENCE = 5  # epochs without an improvement
+HELD_OUT = 0.1  # fraction of each class of the training data
+SPLIT_SEED = 0  # the same split for every model and every classifier seed
 
 
 class Labelled(NamedTuple):
     first: list[str]
-    second: list[str] | None  # of pairs
+    second: list[str] | None  # None for single texts
     label: np.ndarray  # int64 [n], counted from 0
 
 
 def read_labelled(path: str | Path) -> Labelled:
-    """A text, or two, and a label (0, 1, ...) a line, in the columns of a .csv or (any other ending) of tab-separated
-    text; a first line whose last column is no number is a header."""
+    """Read one or two texts and a label (0, 1, ...) per line.
+
+    A .csv file is comma-separated, any other is tab-separated. A first line whose last column is not a number is a
+    header."""
     path = Path(path)
     rows: list[list[str]] = []
     line = 0
@@ -65,15 +67,15 @@ def read_labelled(path: str | Path) -> Labelled:
 
 def _check(row: list[str], columns: int | None, where: str) -> None:
     if len(row) not in (2, 3):
-        raise BanyanError(f"{where}: expected one or two texts and a label, found {len(row)} columns")
+        raise BanyanError(f"{where}: expected one or two texts and a label, but found {len(row)} columns")
     if columns is not None and len(row) != columns:
-        raise BanyanError(f"{where}: expected {columns} columns as in the lines above, found {len(row)}")
+        raise BanyanError(f"{where}: expected {columns} columns, as in the lines above, but found {len(row)}")
     if not (row[-1].isascii() and row[-1].isdigit() and len(row[-1]) <= 4):
-        raise BanyanError(f"{where}: a label is a whole number counted from 0, not {row[-1]!r}")
+        raise BanyanError(f"{where}: a label must be a whole number from 0, not {row[-1]!r}")
 
 
 class _Commas(csv.excel):
-    strict = True  # a quote that is never closed is an error, not one long text
+    strict = True  # an unclosed quote is an error, not one long text
 
 
 def _is_number(text: str) -> bool:
@@ -92,11 +94,11 @@ def classification(
     seeds: Sequence[int] = (0,),
     protocol: str = "held_out",
 ) -> list[Outcome]:
-    """Accuracy × 100 and, for pairs of two classes, F1 × 100 of class 1; of several seeds, the mean.
+    """Return accuracy × 100 and, for pairs with two classes, the F1 × 100 of class 1, each averaged over the seeds.
 
-    held_out: the epoch is chosen on a part of the training data, and the test set is looked at once.
-    authors_best_on_test: trains on all of it and reports the epoch that is best on the test set, as the authors'
-    program does. That flatters every model; it is for comparison with their figures only.
+    held_out: select the epoch on held-out training data, and use the test set once.
+    authors_best_on_test: train on all training data and report the epoch that is best on the test set, as the authors'
+    program does. This overestimates every model; use it only to compare with the authors' figures.
     """
     if protocol not in PROTOCOLS:
         raise BanyanError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
@@ -119,27 +121,27 @@ def classification(
 
 def _check_classes(train: Labelled, test: Labelled, task: str) -> None:
     if (train.second is None) != (test.second is None):
-        raise BanyanError(f"{task}: one of the training and test sets holds pairs, the other single texts")
+        raise BanyanError(f"{task}: of the training set and the test set, one holds pairs and the other single texts")
     counts = np.bincount(train.label)
     if len(counts) < 2 or counts.min() < 2:
-        raise BanyanError(f"{task}: the training set needs two classes or more, with two texts or more of each label")
+        raise BanyanError(f"{task}: the training set needs at least two classes, with at least two texts each")
     if test.label.max() >= len(counts):
-        raise BanyanError(f"{task}: the test set has the label {test.label.max()}, which the training set has not")
+        raise BanyanError(f"{task}: the test set has the label {test.label.max()}, which the training set lacks")
 
 
 def features(encode: Callable[[Sequence[str]], np.ndarray], texts: Labelled) -> np.ndarray:
-    """float32 [n, E] of single texts; [n, 4E] of pairs: u, v, |u - v|, u * v, as is usual (the paper does not say)."""
+    """Return float32 [n, E] for single texts and [n, 4E] for pairs: u, v, |u - v|, u * v (usual; not in the paper)."""
     u = np.asarray(encode(texts.first), np.float32)
     if texts.second is not None:
         v = np.asarray(encode(texts.second), np.float32)
         u = np.concatenate([u, v, np.abs(u - v), u * v], axis=1)
     if not np.isfinite(u).all():
-        raise BanyanError("the model gave embeddings that are not finite; nothing can be learnt from them")
+        raise BanyanError("the model returned embeddings that are not finite; a classifier cannot be trained on them")
     return u
 
 
 def _held_out(label: np.ndarray) -> np.ndarray:
-    """bool [n]: the same share of each class, at least one text."""
+    """Return bool [n]: the same fraction of each class, and at least one text."""
     rng = np.random.default_rng(SPLIT_SEED)
     chosen = np.zeros(len(label), bool)
     for value in np.unique(label):
@@ -149,7 +151,7 @@ def _held_out(label: np.ndarray) -> np.ndarray:
 
 
 def _train(fit: tuple[torch.Tensor, np.ndarray], choose: tuple[torch.Tensor, np.ndarray], seed: int) -> nn.Module:
-    """Trained on the one set; of its epochs, the one that is most accurate on the other (the first of equals)."""
+    """Train on `fit` and return the epoch with the best accuracy on `choose` (the first, if equal)."""
     x, y = fit[0], torch.from_numpy(fit[1])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -179,7 +181,7 @@ def _percent(items: np.ndarray) -> float:
 
 
 def f1(items: np.ndarray) -> float:
-    """× 100, of class 1; items [n, 1 + seeds]: the truth, then each seed's predictions. The mean over seeds."""
+    """Return the F1 × 100 of class 1, averaged over seeds. items [n, 1 + seeds]: labels, then predictions per seed."""
     truth, predicted = items[:, :1] == 1, items[:, 1:] == 1
     hits = (truth & predicted).sum(0)
     either = truth.sum(0) + predicted.sum(0)

@@ -1,7 +1,7 @@
-"""Sets that a folder lacks, downloaded from the Hugging Face hub into the layout that the suites read.
+"""Download missing evaluation sets from the Hugging Face hub into the layout that the suites read.
 
-Where mteb, the usual benchmark of embeddings, names a revision of a data set, it is that one which is downloaded, so
-that the same command gives the same files next year. docs/evaluation.md says what was checked against what.
+Where mteb, the usual embedding benchmark, pins the revision of a data set, we download that revision, so that the same
+command gives the same files next year. docs/evaluation.md lists what was checked.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from banyan.evaluate import suites
 from banyan.support import files
 from banyan.support.needs import needs
 
-Rows = Any  # a split of a data set: it has a length, and its rows are dictionaries
+Split = Any  # a split of a data set: it has a length, and its rows are dictionaries
 
 
-class Source(NamedTuple):
-    """Where the hub has a set, and what makes our layout of it."""
+class HubSource(NamedTuple):
+    """Where a set is on the hub, and the function that writes it in our layout."""
 
     dataset: str
-    revision: str | None  # None: as it is today
+    revision: str | None  # None: the latest
     parts: tuple[tuple[str | None, str], ...]  # configuration and split
-    columns: tuple[str, ...]  # the texts, and last a number
-    write: Callable[[Sequence[Rows], Source, Path], str]  # says how much it was
+    columns: tuple[str, ...]  # the texts, then a number
+    write: Callable[[Sequence[Split], HubSource, Path], str]  # returns a description of the size
 
 
 def fetch(
     suite: str, data: str | Path, languages: Sequence[str] = (), tell: Callable[[str], None] = lambda text: None
 ) -> None:
-    """Downloads the sets of a suite that `data` lacks and the hub has. Each appears whole or not at all, and what is
-    there already is left as it is."""
+    """Download the sets of a suite that are missing from `data`, if the hub has them. Each is written atomically, and
+    existing files are never changed."""
     wanted = [name for name in suites.lacking(suite, data, languages) if name in SOURCES]
     if not wanted:
         return
@@ -52,18 +52,18 @@ def fetch(
 
 
 def _place(data: Path, name: str) -> Path:
-    """In the folder itself; where it has the authors' eval/ and beir/ inside, in those."""
+    """Return where to write a set: in the authors' eval/ or beir/ inside the folder, or else in the folder itself."""
     inside = data / ("beir" if SOURCES[name].write is _folder else "eval")
     return (inside if inside.is_dir() else data) / name
 
 
-def _load(datasets: Any, source: Source, config: str | None, split: str, name: str, data: str | Path) -> Rows:
+def _load(datasets: Any, source: HubSource, config: str | None, split: str, name: str, data: str | Path) -> Split:
     try:
         return datasets.load_dataset(source.dataset, config, split=split, revision=source.revision)
-    except Exception as error:  # whatever the network, the hub or the package may raise
+    except Exception as error:  # anything that the network, the hub or the package may raise
         raise BanyanError(
             f"cannot download {source.dataset} ({first_line(error)}): check the network and run the command again, "
-            f"put {name} into {data} yourself, or leave out --fetch to measure what is there"
+            f"put {name} into {data} yourself, or leave out --fetch to use only the sets that are there"
         ) from None
 
 
@@ -73,8 +73,8 @@ _HEADERS = {2: ("sentence", "label"), 3: ("sent1", "sent2", "score")}
 _SPACES = str.maketrans("\t\r\n", "   ")
 
 
-def _table(loaded: Sequence[Rows], source: Source, path: Path) -> str:
-    """One or two texts and a number a line, under the authors' header: .csv, or tab-separated without quotes."""
+def _table(loaded: Sequence[Split], source: HubSource, path: Path) -> str:
+    """Write one or two texts and a number per line under the authors' header: .csv, or tab-separated without quotes."""
     lines = [_HEADERS[len(source.columns)], *_checked(loaded[0], source)]
     with files.atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
@@ -84,8 +84,8 @@ def _table(loaded: Sequence[Rows], source: Source, path: Path) -> str:
     return f"{len(lines) - 1:,} lines"
 
 
-def _checked(rows: Rows, source: Source) -> Iterator[tuple[Any, ...]]:
-    """The columns that are wanted. The hub gives -1 where a score is withheld."""
+def _checked(rows: Split, source: HubSource) -> Iterator[tuple[Any, ...]]:
+    """Yield the wanted columns. A score of -1 on the hub means that it is withheld."""
     for number, row in enumerate(rows):
         *texts, value = (row.get(column) for column in source.columns)
         if not (all(isinstance(text, str) for text in texts) and isinstance(value, int | float) and value >= 0):
@@ -93,8 +93,8 @@ def _checked(rows: Rows, source: Source) -> Iterator[tuple[Any, ...]]:
         yield (*texts, value)
 
 
-def _folder(loaded: Sequence[Rows], source: Source, path: Path) -> str:
-    """BEIR's: corpus.jsonl, queries.jsonl, qrels/test.tsv."""
+def _folder(loaded: Sequence[Split], source: HubSource, path: Path) -> str:
+    """Write BEIR's layout: corpus.jsonl, queries.jsonl, qrels/test.tsv."""
     corpus, queries, judgements = loaded
     with _whole_folder(path) as temporary:
         for name, rows in ("corpus", corpus), ("queries", queries):
@@ -107,15 +107,15 @@ def _folder(loaded: Sequence[Rows], source: Source, path: Path) -> str:
     return f"{len(corpus):,} documents, {len(queries):,} queries, {len(judgements):,} judgements"
 
 
-def _documents(rows: Rows, source: Source, name: str) -> Iterator[dict[str, str]]:
+def _documents(rows: Split, source: HubSource, name: str) -> Iterator[dict[str, str]]:
     for number, row in enumerate(rows):
         if row.get("_id") is None or not isinstance(row.get("text"), str):
             raise _unexpected(source, f"row {number} of {name}", ("_id", "text"), row)
         yield {"_id": str(row["_id"]), "title": row.get("title") or "", "text": row["text"]}
 
 
-def _judged(rows: Rows, source: Source) -> Iterator[tuple[str, str, int]]:
-    """The hub's grades are floats, BEIR's files have whole numbers."""
+def _judged(rows: Split, source: HubSource) -> Iterator[tuple[str, str, int]]:
+    """Yield the judgements. Grades are floats on the hub and whole numbers in BEIR's files."""
     for number, row in enumerate(rows):
         query, document, grade = (row.get(column) for column in source.columns)
         if query is None or document is None or not (isinstance(grade, int | float) and grade == grade // 1):
@@ -123,14 +123,14 @@ def _judged(rows: Rows, source: Source) -> Iterator[tuple[str, str, int]]:
         yield query, document, int(grade)
 
 
-def _unexpected(source: Source, where: str, columns: Iterable[str], row: dict[str, Any]) -> BanyanError:
+def _unexpected(source: HubSource, where: str, columns: Iterable[str], row: dict[str, Any]) -> BanyanError:
     wanted, found = ", ".join(columns), ", ".join(f"{name}: {str(value)[:30]!r}" for name, value in row.items())
-    return BanyanError(f"{source.dataset} cannot be used: expected {wanted} in {where}, found {found}")
+    return BanyanError(f"{source.dataset} cannot be used: expected {wanted} in {where}, but found {found}")
 
 
 @contextmanager
 def _whole_folder(path: Path) -> Iterator[Path]:
-    """As `files.atomic`, for a folder that is not there yet."""
+    """Like `files.atomic`, for a folder that does not exist yet."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -144,7 +144,7 @@ def _whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-# --- What is where ---------------------------------------------------------------------------------------------------
+# --- Sources on the hub ----------------------------------------------------------------------------------------------
 
 _STS = {
     "sts12": ("mteb/sts12-sts", "a0d554a64d88156834ff5ae9920b964011b16384"),
@@ -165,30 +165,30 @@ _BEIR = {
 _BEIR_PARTS = (("corpus", "corpus"), ("queries", "queries"), ("default", "test"))
 
 
-def _semrel(config: str, split: str) -> Source:
+def _semrel(config: str, split: str) -> HubSource:
     revision = "ef5c383d1b87eb8feccde3dfb7f95e42b1b050dd"
-    return Source("SemRel/SemRel2024", revision, ((config, split),), ("sentence1", "sentence2", "label"), _table)
+    return HubSource("SemRel/SemRel2024", revision, ((config, split),), ("sentence1", "sentence2", "label"), _table)
 
 
-def _glue(config: str, split: str, *texts: str) -> Source:
-    return Source("nyu-mll/glue", None, ((config, split),), (*texts, "label"), _table)
+def _glue(config: str, split: str, *texts: str) -> HubSource:
+    return HubSource("nyu-mll/glue", None, ((config, split),), (*texts, "label"), _table)
 
 
-SOURCES: dict[str, Source] = {  # by the name of the file or folder in the authors' layout
+SOURCES: dict[str, HubSource] = {  # by file or folder name in the authors' layout
     **{
-        f"{name}_test.csv": Source(dataset, revision, ((None, "test"),), ("sentence1", "sentence2", "score"), _table)
+        f"{name}_test.csv": HubSource(dataset, revision, ((None, "test"),), ("sentence1", "sentence2", "score"), _table)
         for name, (dataset, revision) in _STS.items()
     },
-    "semrel_test.csv": _semrel("eng", "train"),  # the split that the authors publish under this name
+    "semrel_test.csv": _semrel("eng", "train"),  # the split that the authors use under this name
     **{f"{name}_test.csv": _semrel(code, "test") for name, code in _LANGUAGES.items()},
-    "es_test.csv": _semrel("esp", "dev"),  # likewise; the scores of the test split are withheld
+    "es_test.csv": _semrel("esp", "dev"),  # the same; the scores of the test split are withheld
     **{f"semrel_dev/{name}.csv": _semrel(code, "dev") for name, code in _LANGUAGES.items() if name != "es"},
     "sst_train.tsv": _glue("sst2", "train", "sentence"),
     "sst_dev.tsv": _glue("sst2", "validation", "sentence"),
     "mrpc_train.csv": _glue("mrpc", "train+validation", "sentence1", "sentence2"),  # MRPC's own training set, 4,076
     "mrpc_test.csv": _glue("mrpc", "test", "sentence1", "sentence2"),
     **{
-        name: Source(dataset, revision, _BEIR_PARTS, ("query-id", "corpus-id", "score"), _folder)
+        name: HubSource(dataset, revision, _BEIR_PARTS, ("query-id", "corpus-id", "score"), _folder)
         for name, (dataset, revision) in _BEIR.items()
     },
 }

@@ -1,4 +1,4 @@
-"""What a model reached on a set, with how sure that is: bootstrap intervals, paired ones for two models."""
+"""Outcome: the result of a model on a set, with bootstrap intervals; paired intervals for two models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """95%, by the percentiles of the bootstrap."""
+    """A 95% interval: percentiles of the bootstrap."""
 
     low: float
     high: float
@@ -22,8 +22,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One figure of one set. `items` has a row for each pair, query or text, and `statistic` makes the figure of them:
-    so the set can be drawn again, with the same draws for another model."""
+    """One figure for one set.
+
+    `items` has a row for each pair, query or text, and `statistic` computes the figure from them. So the set can be
+    resampled, with the same draws for another model."""
 
     task: str  # "stsb"
     metric: str  # "spearman"
@@ -41,16 +43,16 @@ class Outcome:
         return len(self.items)
 
     def interval(self, seed: int = 0) -> Interval:
-        """95%, of 1,000 draws of the items."""
+        """Return the 95% interval from 1,000 bootstrap draws of the items."""
         return _percentiles([self.statistic(self.items[drawn]) for drawn in _draws(self.n, seed)])
 
     def difference(self, other: Outcome, seed: int = 0) -> tuple[float, Interval]:
-        """This one minus the other, on the same items: paired, so what is hard for both does not blur it."""
+        """Return this figure minus the other, with a paired interval: both use the same draws of the items."""
         paired = self.minus(other)
         return paired.value, paired.interval(seed)
 
     def minus(self, other: Outcome) -> Outcome:
-        """The difference as an outcome of its own: what is drawn is the places of the items in both."""
+        """Return the difference as an outcome. Its draws are positions of items, the same in both."""
         if (self.task, self.metric, self.n) != (other.task, other.metric, other.n):
             raise BanyanError(f"{self.task} ({self.n}) and {other.task} ({other.n}) cannot be compared item by item")
         return Outcome(
@@ -62,7 +64,7 @@ class Outcome:
 
 
 def mean(outcomes: Sequence[Outcome], seed: int = 0) -> tuple[float, Interval]:
-    """Of several sets, each drawn on its own."""
+    """Return the mean of several sets with its interval. Each set is resampled independently."""
     drawn = [
         [outcome.statistic(outcome.items[drawn]) for drawn in _draws(outcome.n, seed + i)]
         for i, outcome in enumerate(outcomes)

@@ -1,4 +1,4 @@
-"""Retrieval in BEIR's layout: do the documents judged relevant come first when a query's cosines are ranked?"""
+"""Retrieval on data in BEIR's layout: does cosine similarity rank the relevant documents first?"""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from banyan.evaluate.similarity import Comparer, Encode, NoVectors
 CUTS = (1, 10)
 DEEPEST = max(CUTS)
 DOCUMENTS = 4096  # encoded at a time; their vectors are not kept
-QUERIES = 512  # compared with those documents at a time
-SCORED = 64  # queries that a Comparer scores at a time, against every document
-NOTHING = -2.0  # stands below every cosine
+QUERIES = 512  # compared with a block of documents at a time
+SCORED = 64  # queries that a Comparer scores at a time against all documents
+NOTHING = -2.0  # below every cosine
 
 
 class Beir(NamedTuple):
     document_ids: list[str]
-    documents: list[str]  # title, a space, text: what is encoded
-    bodies: list[str]  # the text without its title: what a query may repeat
-    query_ids: list[str]  # only queries that the judgements name
+    documents: list[str]  # title, space, text: what is encoded
+    bodies: list[str]  # the text without the title, compared with queries to find duplicates
+    query_ids: list[str]  # only queries with judgements
     queries: list[str]
-    judgements: dict[str, dict[str, int]]  # query id: document id: grade, relevant above 0
-    missing: int  # judgements left out because their query or document does not exist
+    judgements: dict[str, dict[str, int]]  # query id -> document id -> grade; above 0 is relevant
+    missing: int  # judgements skipped because their query or document does not exist
 
 
 def read_beir(path: str | Path, split: str = "test") -> Beir:
-    """A folder with corpus.jsonl, queries.jsonl and qrels/<split>.tsv, or a .tar (.gz, .xz) of one.
+    """Read a folder with corpus.jsonl, queries.jsonl and qrels/<split>.tsv, or a .tar (.gz, .xz) of one.
 
-    Judgements that name a query or document that does not exist are left out and counted. A query that has lost all
-    its judgements so is kept, and counts 0: BEIR's own figures (ArguAna has five) have it in the mean."""
+    Judgements of queries or documents that do not exist are skipped and counted. A query that loses all its judgements
+    this way is kept and scores 0, because BEIR's own figures include it in the mean (ArguAna has five)."""
     path = Path(path)
     try:
         with _opened(path) as opened:
@@ -48,10 +48,10 @@ def read_beir(path: str | Path, split: str = "test") -> Beir:
             queries = _texts(opened, path, "queries.jsonl")
             judgements, missing = _judgements(opened, path, f"qrels/{split}.tsv", corpus, queries)
     except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
-        told = first_line(error)
-        raise BanyanError(f"cannot read {path} as a folder in BEIR's layout or a .tar of one: {told}") from None
+        reason = first_line(error)
+        raise BanyanError(f"cannot read {path} as a folder in BEIR's layout or a .tar of one: {reason}") from None
     if not any(judgements.values()):
-        raise BanyanError(f"{path}/qrels/{split}.tsv judges no query and document that exist; are the ids the same?")
+        raise BanyanError(f"{path}/qrels/{split}.tsv has no judgement of an existing query and document: check the ids")
     judged = [query for query in queries if query in judgements]
     return Beir(
         list(corpus),
@@ -64,7 +64,7 @@ def read_beir(path: str | Path, split: str = "test") -> Beir:
     )
 
 
-Opened = Callable[[str], BinaryIO]  # a file of the folder, by its name there
+Opened = Callable[[str], BinaryIO]  # opens a file of the folder by name
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _opened(path: Path) -> Iterator[Opened]:
     with tarfile.open(path) as tar:
         found = [PurePosixPath(name) for name in tar.getnames() if PurePosixPath(name).name == "corpus.jsonl"]
         if len(found) != 1:
-            raise BanyanError(f"{path} holds {len(found)} files named corpus.jsonl; it should hold one")
+            raise BanyanError(f"{path} has {len(found)} files named corpus.jsonl; it must have one")
         members = {PurePosixPath(member.name): member for member in tar.getmembers()}
 
         def from_tar(name: str) -> BinaryIO:
@@ -89,7 +89,7 @@ def _opened(path: Path) -> Iterator[Opened]:
 
 
 def _lines(opened: Opened, path: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Each line that is not blank, after a name for it to use in errors."""
+    """Yield each line that is not blank, preceded by its location for error messages."""
     with opened(name) as file:
         for number, line in enumerate(file, 1):
             where = f"{path}/{name}, line {number}"
@@ -102,7 +102,7 @@ def _lines(opened: Opened, path: Path, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(opened: Opened, path: Path, name: str) -> dict[str, tuple[str, str]]:
-    """id: (title, text)."""
+    """Return id -> (title, text)."""
     texts: dict[str, tuple[str, str]] = {}
     for where, line in _lines(opened, path, name):
         try:
@@ -110,12 +110,12 @@ def _texts(opened: Opened, path: Path, name: str) -> dict[str, tuple[str, str]]:
         except ValueError as error:
             raise BanyanError(f"{where}: not JSON: {error}") from None
         if not isinstance(row, dict):
-            raise BanyanError(f'{where}: expected an object with "_id" and "text", found {type(row).__name__}')
+            raise BanyanError(f'{where}: expected an object with "_id" and "text", but found {type(row).__name__}')
         identity, title, text = row.get("_id"), row.get("title") or "", row.get("text")
         if not (isinstance(identity, str) and isinstance(title, str) and isinstance(text, str)):
-            raise BanyanError(f'{where}: expected "_id" and "text" (and "title", if there is one) to be strings')
+            raise BanyanError(f'{where}: expected "_id", "text" and, if present, "title" to be strings')
         if identity in texts:
-            raise BanyanError(f'{where}: the id "{identity}" stands on an earlier line too; ids must differ')
+            raise BanyanError(f'{where}: the id "{identity}" also occurs on an earlier line; ids must be unique')
         texts[identity] = title, text
     if not texts:
         raise BanyanError(f"{path}/{name} is empty")
@@ -125,7 +125,7 @@ def _texts(opened: Opened, path: Path, name: str) -> dict[str, tuple[str, str]]:
 def _judgements(
     opened: Opened, path: Path, name: str, corpus: dict[str, tuple[str, str]], queries: dict[str, tuple[str, str]]
 ) -> tuple[dict[str, dict[str, int]], int]:
-    """And how many were left out. A first line whose third column is no whole number is a header."""
+    """Return the judgements and how many were skipped. A first line without an integer in column 3 is a header."""
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
     missing = 0
     for i, (where, line) in enumerate(_lines(opened, path, name)):
@@ -137,7 +137,7 @@ def _judgements(
         except (ValueError, IndexError):
             if i == 0 and len(columns) == 3:
                 continue
-            wanted = "query id, document id and a whole number, tabs between"
+            wanted = "query id, document id and a whole number, separated by tabs"
             raise BanyanError(f"{where}: expected {wanted}, found {len(columns)} columns: {line[:80]!r}") from None
         missing += query not in queries or document not in corpus
         if query in queries:
@@ -148,14 +148,16 @@ def _judgements(
 
 
 def retrieval(encode: Encode | Comparer, data: Beir, task: str, leave_out_same_text: bool = True) -> list[Outcome]:
-    """nDCG@1, nDCG@10, R@1 and R@10, × 100, as trec_eval (and so pytrec_eval, BEIR and mteb) defines them: a gain is
-    the grade itself, the ideal ranking is of all judged documents, every query that the judgements name is in the
-    mean, and one without a relevant document counts 0. Documents whose cosines are equal in float32 come by id,
-    the greatest first, as trec_eval sorts them.
+    """Return nDCG@1, nDCG@10, R@1 and R@10, × 100, as defined by trec_eval (hence by pytrec_eval, BEIR and mteb).
 
-    The document with the query's own id is left out of its results (BEIR's `ignore_identical_ids`). So are, unless
-    `leave_out_same_text=False`, documents whose text is the query's, which BEIR does not do: 108 of ArguAna's queries
-    stand in its corpus under another id, and would find themselves first. A document judged for the query stays."""
+    The gain is the grade itself. The ideal ranking is that of all judged documents. The mean includes every query with
+    judgements; a query without a relevant document scores 0. Documents with equal cosines in float32 are ordered by
+    id, largest first, as in trec_eval.
+
+    The document with the query's own id is excluded from its results (BEIR's `ignore_identical_ids`). Unless
+    `leave_out_same_text=False`, so are documents with the same text as the query. BEIR does not do this: 108 of
+    ArguAna's queries are in its corpus under another id and would find themselves first. A document that is judged for
+    the query is never excluded."""
     found = _ranked(encode, data, leave_out_same_text)
     judged = [data.judgements[query] for query in data.query_ids]
     grades = [[judgement.get(document, 0) for document in best] for best, judgement in zip(found, judged, strict=True)]
@@ -177,7 +179,7 @@ def ndcg(found: list[int], judged: list[int], cut: int) -> float:
 
 
 def _dcg(grades: list[int]) -> float:
-    gains = np.maximum(grades, 0)  # a grade below 0 is no worse than an unjudged document
+    gains = np.maximum(grades, 0)  # a negative grade counts like an unjudged document
     return float((gains / np.log2(np.arange(len(gains)) + 2)).sum())
 
 
@@ -187,9 +189,9 @@ def _recall(found: list[int], judged: list[int], cut: int) -> float:
 
 
 def _ranked(encode: Encode | Comparer, data: Beir, leave_out_same_text: bool) -> list[list[str]]:
-    """The ids of each query's best documents, the best first."""
+    """Return the ids of each query's best documents, best first."""
     ids = data.document_ids
-    order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)  # so that of equals the earlier is wanted
+    order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)  # so that ties are as in trec_eval
     of_query, of_document = _left_out(data, order, leave_out_same_text)
     if callable(encode):
         places = _by_vectors(encode, data, order, of_query, of_document)
@@ -199,9 +201,9 @@ def _ranked(encode: Encode | Comparer, data: Beir, leave_out_same_text: bool) ->
 
 
 def _by_scores(encode: Any, data: Beir, order: list[int], of_query: np.ndarray, of_document: np.ndarray) -> np.ndarray:
-    """The places in `order` of each query's best documents, as a Comparer scores them; -1 for none."""
+    """Return the positions in `order` of each query's best documents by a Comparer's scores, -1 for none."""
     if not hasattr(encode, "index"):
-        raise NoVectors("it compares two texts, which is too slow for every query with every document")
+        raise NoVectors("it compares texts pair by pair, which is too slow for all queries and documents")
     scores_of = encode.index([data.documents[i] for i in order])
     places = np.full((len(data.queries), DEEPEST), -1)
     for first in range(0, len(data.queries), SCORED):
@@ -219,7 +221,7 @@ def _by_scores(encode: Any, data: Beir, order: list[int], of_query: np.ndarray, 
 def _by_vectors(
     encode: Encode, data: Beir, order: list[int], of_query: np.ndarray, of_document: np.ndarray
 ) -> np.ndarray:
-    """The places in `order` of each query's best documents, by cosine; -1 for none."""
+    """Return the positions in `order` of each query's best documents by cosine, -1 for none."""
     queries = np.concatenate([unit_vectors(encode, texts) for texts in _chunks(data.queries, DOCUMENTS)])
     scores = np.full((len(queries), DEEPEST), NOTHING, np.float32)
     places = np.full((len(queries), DEEPEST), -1)
@@ -238,9 +240,11 @@ def _by_vectors(
 def _keep_best(
     scores: np.ndarray, places: np.ndarray, cosines: np.ndarray, queries: np.ndarray, documents: np.ndarray, start: int
 ) -> None:
-    """Merges these documents into the best so far. A matrix product rounds by the shape of its block, which would
-    decide between equals: what may belong to the best is computed again, each pair on its own."""
-    slack = 2 * queries.shape[1] * np.finfo(np.float32).eps  # twice what rounding can make of two unit vectors
+    """Merge these documents into the best so far.
+
+    The rounding of a matrix product depends on the shape of its block and would break ties at random, so candidates for
+    the best are computed again, each pair separately."""
+    slack = 2 * queries.shape[1] * np.finfo(np.float32).eps  # twice the largest rounding error for two unit vectors
     depth = min(DEEPEST, len(documents))
     floor = np.maximum(np.partition(cosines, -depth, axis=1)[:, -depth], scores[:, -1]) - slack
     for row in np.flatnonzero(cosines.max(axis=1) >= floor):
@@ -252,7 +256,7 @@ def _keep_best(
 
 
 def _left_out(data: Beir, order: list[int], same_text: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Which query must not find which document, the latter by its place in `order`."""
+    """Return pairs of a query and the position in `order` of a document to exclude from its results."""
     by_id = {data.document_ids[document]: place for place, document in enumerate(order)}
     by_text: dict[str, list[int]] = defaultdict(list)
     if same_text:
@@ -273,12 +277,12 @@ def _chunks(texts: list[str], size: int) -> Iterator[list[str]]:
 
 
 def unit_vectors(encode: Encode, texts: list[str]) -> np.ndarray:
-    """Vectors of length 1, float32; a zero vector stays zero, its cosine with anything 0."""
+    """Return float32 vectors of length 1. A zero vector stays zero, so its cosines are 0."""
     vectors = np.asarray(encode(texts), np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise BanyanError(f"encode gave an array of shape {vectors.shape} for {len(texts)} texts, not one row for each")
+        raise BanyanError(f"encode returned an array of shape {vectors.shape} for {len(texts)} texts, not one row each")
     if not np.isfinite(vectors).all():
-        raise BanyanError(f"encode gave a vector that is not finite for: {_first_bad(texts, vectors)!r}")
+        raise BanyanError(f"encode returned a vector that is not finite for: {_first_bad(texts, vectors)!r}")
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Sentence similarity: do the cosines of pairs rank as people's scores do?"""
+"""Sentence similarity: Spearman correlation of cosines with human scores."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> [n, E]
 
 
 class Comparer(Protocol):
-    """What has no vectors and compares texts itself, in the place of `encode`. To be measured on retrieval it offers
-    `index(documents)` too: a function of queries to scores [queries, documents]."""
+    """Takes the place of `encode` for models that compare texts without vectors.
+
+    For retrieval it also needs `index(documents)`, which returns a function from queries to scores
+    [queries, documents]."""
 
     def similarity(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        """float32 [n], one for each pair."""
+        """Return float32 [n], one score per pair."""
         ...
 
 
 class NoVectors(BanyanError):
-    """A Comparer was to be measured on a set that needs vectors."""
+    """Raised when a Comparer is measured on a set that needs vectors."""
 
 
 class Pairs(NamedTuple):
@@ -36,8 +38,10 @@ class Pairs(NamedTuple):
 
 
 def read_pairs(path: str | Path) -> Pairs:
-    """Two texts and a score a line, in the first three columns of a .csv or (any other ending) of tab-separated
-    text; a first line whose third column is no number is a header."""
+    """Read two texts and a score per line, from the first three columns.
+
+    A .csv file is comma-separated, any other is tab-separated. A first line whose third column is not a number is a
+    header."""
     path = Path(path)
     dialect = csv.excel if path.suffix == ".csv" else Tabs
     pairs: list[tuple[str, str, float]] = []
@@ -48,12 +52,12 @@ def read_pairs(path: str | Path) -> Pairs:
                 if len(row) >= 3 and _is_number(row[2]):
                     pairs.append((row[0], row[1], float(row[2])))
                 elif row and reader.line_num > 1:
-                    wanted = "two texts and a finite number as its first three columns"
+                    wanted = "two texts and a finite number in the first three columns"
                     raise BanyanError(f"{path}, line {reader.line_num}: expected {wanted}, found {len(row)} columns")
     except (OSError, UnicodeError, csv.Error) as error:
         raise BanyanError(f"cannot read pairs from {path}: {error}") from None
     if len(pairs) < 2:
-        raise BanyanError(f"{path} holds {len(pairs)} pairs; a correlation needs two or more")
+        raise BanyanError(f"{path} has {len(pairs)} pairs; a correlation needs at least two")
     first, second, score = zip(*pairs, strict=True)
     return Pairs(list(first), list(second), np.array(score))
 
@@ -70,22 +74,22 @@ def _is_number(text: str) -> bool:
 
 
 def similarity(encode: Encode | Comparer, pairs: Pairs, task: str) -> Outcome:
-    """Spearman's rho × 100 of the cosines against the scores, over the whole set."""
+    """Return Spearman's rho × 100 of the cosines with the scores, over the whole set."""
     items = _scored(encode, pairs)
     if not np.isfinite(items).all():
-        raise BanyanError(f"{task}: the model gave embeddings that are not finite; nothing can be ranked by them")
+        raise BanyanError(f"{task}: the model returned embeddings that are not finite; their cosines cannot be ranked")
     return Outcome(task, "spearman", items, rho)
 
 
 def spearman(encode: Encode, pairs: Pairs) -> float:
-    """Spearman's rho × 100 of the cosines against the scores; NaN of a model that gives NaN."""
+    """Return Spearman's rho × 100 of the cosines with the scores, or NaN if an embedding is not finite."""
     items = _scored(encode, pairs)
     return rho(items) if np.isfinite(items).all() else math.nan
 
 
 def _scored(encode: Encode | Comparer, pairs: Pairs) -> np.ndarray:
-    """float64 [n, 2]: the score that people gave, and the cosine to the precision of float32, so that pairs of equal
-    texts tie at 1 and are not ranked by how their sums were rounded."""
+    """Return float64 [n, 2]: the human score, and the cosine rounded to float32, so that pairs of equal texts tie at 1
+    instead of being ranked by rounding errors."""
     if not callable(encode):
         return np.column_stack([pairs.score, encode.similarity(pairs.first, pairs.second).astype(np.float32)])
     a, b = (np.asarray(encode(texts), np.float64) for texts in (pairs.first, pairs.second))
@@ -95,14 +99,14 @@ def _scored(encode: Encode | Comparer, pairs: Pairs) -> np.ndarray:
 
 
 def rho(items: np.ndarray) -> float:
-    """Spearman's rho × 100 of two columns: Pearson's, of their ranks."""
+    """Return Spearman's rho × 100 of two columns: Pearson's correlation of their ranks."""
     x, y = ranks(items[:, 0]), ranks(items[:, 1])
     x, y = x - x.mean(), y - y.mean()
     deviations = math.sqrt(x @ x) * math.sqrt(y @ y)
-    return 100 * float(x @ y) / deviations if deviations > 0 else 0.0  # a constant ranks nothing
+    return 100 * float(x @ y) / deviations if deviations > 0 else 0.0  # a constant has no ranking
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """From 1; equal values share the mean of their places."""
+    """Return ranks from 1. Equal values share the mean of their ranks."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count - 1) / 2)[place]

@@ -1,4 +1,4 @@
-"""Suites: the sets of the paper, and those for choosing, from a folder in the authors' layout; and the user's own."""
+"""Suites of evaluation sets: the paper's, those for development, and the user's own files."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from banyan.errors import BanyanError
-from banyan.evaluate.lexical import words
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Comparer, Encode, NoVectors, read_pairs, similarity
+from banyan.evaluate.word_similarity import word_similarity
 
-_PLACES = ("", "eval", "beir", "../beir")  # DIR may be the folder of the sets, or the one that holds eval/ and beir/
+_PLACES = ("", "eval", "beir", "../beir")  # --data names the folder of the sets, or one that holds eval/ and beir/
 _ARCHIVES = (".tar", ".tar.gz", ".tar.xz")
 
 
 class Task(NamedTuple):
-    """A set to measure: where it is, and what makes figures of it."""
+    """An evaluation set: its files, and the function that measures on them."""
 
-    group: str  # means are taken over a group
+    group: str  # the table has a mean for each group
     name: str
     files: tuple[str, ...]
-    # and what the data makes one say
+    # returns the outcomes, and a note about the data
     measure: Callable[[Encode | Comparer, str, Sequence[Path]], tuple[list[Outcome], str]]
-    note: str = ""  # what a reader of its figure must know
-    origin: str = ""  # where it can be had
-    missing: str = ""  # why it is not there
-    paths: tuple[Path, ...] = ()  # of the files; empty where one is not there
+    note: str = ""  # what a reader of its figures must know
+    origin: str = ""  # where to get it
+    missing: str = ""  # why it cannot be measured
+    paths: tuple[Path, ...] = ()  # of the files; empty if one is missing
 
 
-class Row(NamedTuple):
-    """One figure, or (outcome None) the reason why there is none."""
+class Result(NamedTuple):
+    """One figure or, if outcome is None, the reason why there is none."""
 
     group: str
     task: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     note: str
 
 
-# --- What makes figures of files -------------------------------------------------------------------------------------
+# --- Measures --------------------------------------------------------------------------------------------------------
 
 
 def _pairs(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
@@ -46,7 +46,7 @@ def _pairs(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple
 
 
 def _words(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
-    return [words(encode, paths[0], task)], ""
+    return [word_similarity(encode, paths[0], task)], ""
 
 
 def _retrieval(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
@@ -60,14 +60,14 @@ def _of_missing(task: str, missing: int) -> str:
     if not missing:
         return ""
     official = ", as in the official file" if missing == _OFFICIALLY_MISSING.get(task) else ""
-    return f"judgements that name a document or a query which is not there: {missing:,}{official}"
+    return f"judgements of a document or query that does not exist: {missing:,}{official}"
 
 
 def _classification(encode: Encode | Comparer, task: str, paths: Sequence[Path]) -> tuple[list[Outcome], str]:
     from banyan.evaluate.classification import classification, read_labelled
 
     if not callable(encode):
-        raise NoVectors("a classifier needs vectors, and it compares texts without any")
+        raise NoVectors("a classifier needs vectors, and this model compares texts without vectors")
     return classification(encode, read_labelled(paths[0]), read_labelled(paths[1]), task), ""
 
 
@@ -77,7 +77,7 @@ _NOTES = {
     "semrel": "SemRel's English training split, which the authors publish under this name",
     "es": "SemRel's Spanish development split, which the authors publish as test set",
 }
-_ITEMS = {  # pairs or test texts of the authors' files
+_ITEMS = {  # the number of pairs or test texts in the authors' files
     "sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379,
     "sick": 4927, "semrel": 5500,
     "id": 360, "ar": 595, "te": 297, "mr": 298, "ha": 603, "af": 375, "es": 140, "am": 171, "hi": 968,
@@ -85,12 +85,12 @@ _ITEMS = {  # pairs or test texts of the authors' files
 }  # fmt: skip
 _OFFICIALLY_MISSING = {"arguana": 5}
 _ON_HUB = "banyan eval --fetch downloads it"
-_WORD_LISTS = "--fetch has no source for it: the authors' repository has, github.com/exlab-research/Banyan"
-_QUORA = "BEIR's Quora (522,931 questions) is not part of the authors' files: put it there as quora/, or use --fetch"
+_WORD_LISTS = "--fetch cannot download it; it is in the authors' repository, github.com/exlab-research/Banyan"
+_QUORA = "BEIR's Quora (522,931 questions) is not in the authors' files: put it there as quora/, or use --fetch"
 _STAND_IN = "a stand-in built from QQP pairs, not BEIR's Quora"
-_SST_DEV = "measured on SST-2's development set, as the authors' files have it"
+_SST_DEV = "measured on SST-2's development set, as in the authors' files"
 LANGUAGES = ("id", "ar", "te", "mr", "ha", "af", "es", "am", "hi")
-_DEV_LANGUAGES = ("en", "id", "ar", "te", "mr", "ha", "af", "am", "hi")  # there is none for Spanish
+_DEV_LANGUAGES = ("en", "id", "ar", "te", "mr", "ha", "af", "am", "hi")  # Spanish has none
 _STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick", "semrel")
 
 
@@ -134,21 +134,23 @@ SUITES = ("paper", "sts", "words", "languages", "retrieval", "classification", "
 
 
 def tasks(suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Task]:
-    """The sets of a suite, as far as `data` holds them. With `languages`, those of the suite languages instead of all
-    that are there; of the suite dev, their development sets instead of the English ones."""
+    """Return the sets of a suite, with their paths in `data`.
+
+    languages: for the suite languages, only these; for the suite dev, their development sets instead of the English
+    ones."""
     wanted = _wanted(suite, languages)
     if not Path(data).is_dir():
-        raise BanyanError(f"there is no folder {data} of evaluation sets")
+        raise BanyanError(f"the folder {data} of evaluation sets does not exist")
     found = [_found(task, Path(data)) for task in wanted]
     if not any(task.paths for task in found):
         files = ", ".join(name for task in found for name in task.files)
         origins = "".join(f"; {origin}" for origin in dict.fromkeys(task.origin for task in found) if origin)
-        raise BanyanError(f"{data} holds no set of the suite {suite}; its files are {files}{origins}")
+        raise BanyanError(f"{data} has no set of the suite {suite}; its files are {files}{origins}")
     return found
 
 
 def lacking(suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[str]:
-    """The files and folders of a suite that `data`, if it is there at all, does not hold."""
+    """Return the files and folders of a suite that are missing from `data`, which need not exist."""
     return [name for task in _wanted(suite, languages) for name in task.files if _find(Path(data), name) is None]
 
 
@@ -158,11 +160,11 @@ def _wanted(suite: str, languages: Sequence[str]) -> list[Task]:
     if not languages:
         return _SUITES[suite]
     if suite not in ("languages", "dev"):
-        raise BanyanError(f"the suite {suite} is English: languages go with the suites languages and dev")
+        raise BanyanError(f"the suite {suite} is English only: only the suites languages and dev have languages")
     known = _DEV_LANGUAGES if suite == "dev" else LANGUAGES
     for name in languages:
         if name not in known:
-            raise BanyanError(f"the suite {suite} has no language {name}: choose among {', '.join(known)}")
+            raise BanyanError(f"the suite {suite} has no language {name}: choose one of {', '.join(known)}")
     return _dev_sets(languages) if suite == "dev" else _test_sets("languages", languages)
 
 
@@ -183,38 +185,38 @@ def _find(data: Path, name: str) -> Path | None:
 def own(
     pairs: Iterable[str | Path] = (), words: Iterable[str | Path] = (), beir: Iterable[str | Path] = ()
 ) -> list[Task]:
-    """Files of the user's own: pairs of texts with a score, pairs of words with a score, folders in BEIR's layout."""
+    """Return tasks for the user's own files: scored text pairs, scored word pairs, folders in BEIR's layout."""
     kinds = (("own pairs", pairs, _pairs), ("own words", words, _words), ("own retrieval", beir, _retrieval))
     made = [Task(kind, str(path), (), measure, paths=(Path(path),)) for kind, paths, measure in kinds for path in paths]
     for task in made:
         if not task.paths[0].exists():
-            raise BanyanError(f"there is no {task.name} to evaluate on")
+            raise BanyanError(f"cannot evaluate on {task.name}: it does not exist")
     return made
 
 
-# --- Running them ----------------------------------------------------------------------------------------------------
+# --- Running ---------------------------------------------------------------------------------------------------------
 
 
-def measure(encode: Encode | Comparer, task: Task) -> list[Row]:
-    """The figures of one set. A set that is not there, or needs a package that is not there, says so in its row."""
+def measure(encode: Encode | Comparer, task: Task) -> list[Result]:
+    """Return the figures of one set. If the set or a package it needs is missing, the result says so."""
     if not task.paths:
-        return [Row(task.group, task.name, None, f"not measured; {task.missing}")]
+        return [Result(task.group, task.name, None, f"not measured; {task.missing}")]
     try:
         outcomes, said = task.measure(encode, task.name, task.paths)
     except ModuleNotFoundError as error:
-        return [Row(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
+        return [Result(task.group, task.name, None, f"not measured; needs the Python package {error.name}")]
     except NoVectors as error:
-        return [Row(task.group, task.name, None, f"not measured; {error}")]
+        return [Result(task.group, task.name, None, f"not measured; {error}")]
     note = "; ".join(filter(None, [task.note, said, _of_size(task, outcomes[0].n)]))
-    return [Row(task.group, task.name, outcome, note) for outcome in outcomes]
+    return [Result(task.group, task.name, outcome, note) for outcome in outcomes]
 
 
 def _of_size(task: Task, n: int) -> str:
-    """A set that is not the authors' (the hub has another SICK) must not pass for it."""
+    """Return a note if the size of a set differs from the authors' (the hub has another SICK)."""
     authors = _ITEMS.get(task.name, n) if task.files else n
     return f"{n:,} items, where the authors' file has {authors:,}" if n != authors else ""
 
 
-def run(encode: Encode | Comparer, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Row]:
-    """A whole suite for anything that encodes: texts in, array [n, E] out."""
+def run(encode: Encode | Comparer, suite: str, data: str | Path, languages: Sequence[str] = ()) -> list[Result]:
+    """Measure a whole suite. encode: texts in, array [n, E] out."""
     return [row for task in tasks(suite, data, languages) for row in measure(encode, task)]

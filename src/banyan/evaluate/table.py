@@ -1,4 +1,4 @@
-"""Figures as a table: on the terminal, in Markdown, and as JSON for programs."""
+"""Results as a table: plain text for the terminal, Markdown, and JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from banyan._version import __version__
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Interval, mean
-from banyan.evaluate.suites import Row
+from banyan.evaluate.suites import Result
 from banyan.support.files import write_text
 
 ENDINGS = (".json", ".md")
@@ -29,13 +29,13 @@ class Line(NamedTuple):
     task: str
     metric: str
     n: int
-    figure: Figure | None  # None: not measured, and the note says why
+    figure: Figure | None  # None: not measured; the note gives the reason
     note: str
     against: Figure | None = None
-    difference: Figure | None = None  # the first model minus the second, drawn as pairs
+    difference: Figure | None = None  # the first model minus the second, with a paired interval
 
 
-class Report(NamedTuple):
+class ResultTable(NamedTuple):
     model: str
     against: str | None
     lines: list[Line]
@@ -45,18 +45,20 @@ class Report(NamedTuple):
         return [f"{line.task}: {line.note}" for line in _first_of_each_task(self.lines) if line.note]
 
 
-def report(model: str, rows: Sequence[Row], against: str | None = None, others: Sequence[Row] = ()) -> Report:
-    """`others`: the rows of a second model, `against`, for the same tasks in the same order."""
+def tabulate(
+    model: str, rows: Sequence[Result], against: str | None = None, others: Sequence[Result] = ()
+) -> ResultTable:
+    """Make a table. others: the results of a second model, `against`, for the same tasks in the same order."""
     lines: list[Line] = []
     both = list(zip(rows, others if against is not None else [None] * len(rows), strict=True))
     for _, group in itertools.groupby(both, key=lambda pair: pair[0].group):
         of_group = list(group)
         lines += [_line(row, other) for row, other in of_group]
         lines += _mean_line(of_group)
-    return Report(model, against, lines)
+    return ResultTable(model, against, lines)
 
 
-def _line(row: Row, other: Row | None) -> Line:
+def _line(row: Result, other: Result | None) -> Line:
     ours, theirs = row.outcome, other and other.outcome
     if ours is None:
         return Line(row.group, row.task, "", 0, None, row.note)
@@ -68,8 +70,8 @@ def _line(row: Row, other: Row | None) -> Line:
     )
 
 
-def _mean_line(rows: Sequence[tuple[Row, Row | None]]) -> list[Line]:
-    """The mean of a group's sets, if they are several and all have the one figure."""
+def _mean_line(rows: Sequence[tuple[Result, Result | None]]) -> list[Line]:
+    """Return the mean over a group, if it has several sets and all have the same metric."""
     ours = [row.outcome for row, _ in rows if row.outcome]
     theirs = [other.outcome for _, other in rows if other and other.outcome]
     if len(ours) < 2 or len({outcome.metric for outcome in ours}) > 1:
@@ -91,69 +93,69 @@ def _first_of_each_task(lines: Sequence[Line]) -> Iterator[Line]:
     return (next(same) for _, same in itertools.groupby(lines, key=lambda line: (line.group, line.task)))
 
 
-# --- Forms -----------------------------------------------------------------------------------------------------------
+# --- Formats ---------------------------------------------------------------------------------------------------------
 
 
-def to_text(report: Report, width: int = 120) -> str:
+def to_text(table: ResultTable, width: int = 120) -> str:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
-    header, *cells = _cells(report)
+    grid = Table(box=box.SIMPLE_HEAD)
+    header, *cells = _cells(table)
     for name, right in zip(header, _RIGHT, strict=False):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        grid.add_column(name, justify="right" if right else "left", overflow="fold")
     for _, rows in itertools.groupby(cells, key=lambda row: row[0]):
         for row in rows:
-            table.add_row(*row)
-        table.add_section()
+            grid.add_row(*row)
+        grid.add_section()
     console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, highlight=False, emoji=False)
-    console.print(table)
-    for note in report.notes:
+    console.print(grid)
+    for note in table.notes:
         console.print(note, soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def to_markdown(report: Report) -> str:
-    header, *cells = _cells(report)
+def to_markdown(table: ResultTable) -> str:
+    header, *cells = _cells(table)
     rule = [" ---: " if right else " --- " for right in _RIGHT[: len(header)]]
     rows = [f"| {' | '.join(map(_escaped, row))} |" for row in [header, *cells]]
     rows.insert(1, f"|{'|'.join(rule)}|")
-    notes = [f"- {_escaped(note)}" for note in report.notes]
-    told = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
-    return "\n".join([*rows, "", *notes, *([""] if notes else []), told, ""])
+    notes = [f"- {_escaped(note)}" for note in table.notes]
+    footer = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
+    return "\n".join([*rows, "", *notes, *([""] if notes else []), footer, ""])
 
 
-def to_json(report: Report) -> str:
-    results = [_for_programs(line) for line in report.lines]
-    content = {"banyan_version": __version__, "model": report.model, "against": report.against, "results": results}
+def to_json(table: ResultTable) -> str:
+    results = [_as_dict(line) for line in table.lines]
+    content = {"banyan_version": __version__, "model": table.model, "against": table.against, "results": results}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def check_names(paths: Sequence[str | Path]) -> None:
-    """Before the work: can a report be written there?"""
+    """Check, before any work is done, that results can be written to these files."""
     for path in map(Path, paths):
         if path.suffix not in ENDINGS:
-            raise BanyanError(f"results are written as {' or '.join(ENDINGS)}: {path} ends in neither")
+            raise BanyanError(f"cannot write results to {path}: its name must end in {' or '.join(ENDINGS)}")
         if not path.parent.is_dir():
             raise BanyanError(f"there is no folder {path.parent} to write {path.name} to")
 
 
-def write(report: Report, path: str | Path) -> None:
-    """As JSON or Markdown, by the name of the file."""
+def write(table: ResultTable, path: str | Path) -> None:
+    """Write JSON or Markdown, depending on the suffix."""
     check_names([path])
-    write_text(path, to_json(report) if Path(path).suffix == ".json" else to_markdown(report))
+    write_text(path, to_json(table) if Path(path).suffix == ".json" else to_markdown(table))
 
 
-_RIGHT = (False, False, False, True, True, True, True, True, True, True)  # numbers stand to the right
+_RIGHT = (False, False, False, True, True, True, True, True, True, True)  # columns of numbers are right-aligned
 
 
-def _cells(report: Report) -> list[list[str]]:
-    header = ["group", "task", "metric", "n", report.model, "95% interval"]
-    if report.against is not None:
-        header += [report.against, "95% interval", "difference", "95% interval"]
-    return [header, *(_row(line, report.against is not None) for line in report.lines)]
+def _cells(table: ResultTable) -> list[list[str]]:
+    header = ["group", "task", "metric", "n", table.model, "95% interval"]
+    if table.against is not None:
+        header += [table.against, "95% interval", "difference", "95% interval"]
+    return [header, *(_row(line, table.against is not None) for line in table.lines)]
 
 
 def _row(line: Line, two: bool) -> list[str]:
@@ -173,8 +175,8 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _for_programs(line: Line) -> dict[str, Any]:
-    """{"group", "task", "metric", "n", "value", "low", "high"}; "against" and "difference" of two models; a note."""
+def _as_dict(line: Line) -> dict[str, Any]:
+    """Return group, task, metric, n, value, low and high; for two models also against and difference; and any note."""
     if line.figure is None:
         return {"group": line.group, "task": line.task, "value": None, "note": line.note}
     found = {"group": line.group, "task": line.task, "metric": line.metric, "n": line.n, **line.figure._asdict()}

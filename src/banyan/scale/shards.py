@@ -19,7 +19,7 @@ from banyan.compact import Form
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sources import as_rows
-from banyan.corpus.tables import choose, strings
+from banyan.corpus.tables import choose_column, strings
 from banyan.encoding import BLOCK_CHARACTERS, BLOCK_ROWS
 from banyan.errors import BanyanError
 from banyan.scale.stores import LABEL, Folder, Mark
@@ -74,7 +74,7 @@ def shards(folder: Folder, source: str, column: str | None) -> list[ParquetShard
     """Divide a file into shards. The same file always gives the same shards."""
     with folder.parquet(source) as table:
         mark = folder.mark(source)
-        column = choose(column, _kinds(table.schema_arrow), folder.name(source))
+        column = choose_column(column, _kinds(table.schema_arrow), folder.name(source))
         sizes = [table.metadata.row_group(group).num_rows for group in range(table.metadata.num_row_groups)]
     found: list[ParquetShard] = []
     first = row = rows = 0

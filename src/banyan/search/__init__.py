@@ -1,5 +1,16 @@
-"""Search by meaning and by words in a collection on disk, and its overview: clusters, near-duplicates, a map.
+"""Search a collection on disk by meaning and by words; clusters, near-duplicates and maps of it.
 
-All of it knows a model only as `encode` (texts in, vectors out) and, where results are to show why they were found,
-as `explain`. Needs pip install "banyan-embed[search]".
+All a model needs is `encode` (texts in, vectors out) and, for highlights in results, `explain`.
+Needs pip install "banyan-embed[search]".
+
+index       Index: the folder of an index; add sources, update, delete
+rows        Rows: the Lance table inside it
+columns     which columns of a source are kept, and their types
+searching   Searcher: rank rows for a query
+highlight   the words that made a row match
+word_spans  find the words of a text
+clusters    clusters with typical phrases, and near-duplicates
+listing     clusters as text, JSON and CSV
+maps        lay out a collection in the plane
+map_page    the HTML page of a map
 """

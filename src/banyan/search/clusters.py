@@ -1,6 +1,6 @@
-"""What is in a collection: clusters with their typical phrases and texts, and near-duplicates.
+"""Clusters of a collection with their typical phrases and texts, and near-duplicates.
 
-Vectors are held in a file, not in memory, and texts are fetched when they are needed, so a collection may be large.
+Vectors are kept in a temporary file, not in memory, and texts are read when needed, so a collection can be large.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ from typing import Any
 import numpy as np
 
 from banyan.errors import BanyanError
-from banyan.search.table import Rows
-from banyan.search.words import words
+from banyan.search.rows import Rows
+from banyan.search.word_spans import word_spans
 from banyan.support.needs import needs
 
-FITTED_ON = 100_000  # rows that the centres are found with
-TEXTS_PER_CLUSTER = 1000  # of which phrases are counted
+FITTED_ON = 100_000  # rows, at most, to fit the centroids on
+TEXTS_PER_CLUSTER = 1000  # sampled to count phrases
 LONGEST_PHRASE = 3  # words
-COMMON = 0.03  # a word in more texts than this of most clusters neither begins nor ends a phrase
-ALL_PAIRS = 50_000  # rows of which every pair is compared; in larger collections, pairs within a cluster
+COMMON = 0.03  # a phrase does not begin or end with a word that is in more than this share of texts in most clusters
+ALL_PAIRS = 50_000  # rows up to which all pairs are compared; in larger collections, only pairs within a cluster
 BLOCK = 2048
 DUPLICATE = 0.97  # cosine
 
 
 @dataclass(frozen=True)
 class Cluster:
-    number: int  # from 1, the largest first
+    number: int  # from 1, largest cluster first
     size: int
     phrases: list[str]
-    typical: list[str]  # the texts nearest to its centre
+    typical: list[str]  # the texts closest to the centroid
 
 
 @dataclass(frozen=True)
 class Overview:
-    ids: np.ndarray  # of rows in the table, in its order
-    labels: np.ndarray  # the number of each row's cluster
+    ids: np.ndarray  # row ids, in the order of the table
+    labels: np.ndarray  # the cluster number of each row
     clusters: list[Cluster]
-    duplicates: list[np.ndarray]  # groups of rows (by place in `ids`), the largest first
+    duplicates: list[np.ndarray]  # groups of positions in `ids`, largest group first
 
 
 @contextmanager
 def vectors_of(rows: Rows, where: str | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(ids [n], vectors [n, E]) of rows; the vectors lie in a file while the block runs."""
+    """Yield ids [n] and vectors [n, E] of rows. The vectors are in a temporary file for the duration of the block."""
     n = rows.count(where)
     if n < 2:
-        raise BanyanError(f"there {'is one row' if n else 'are no rows'} to look at; at least two are needed")
+        raise BanyanError(f"{'only one row' if n else 'no rows'} to cluster; at least two are needed")
     ids = np.empty(n, np.uint64)
     with TemporaryDirectory(prefix="banyan-") as folder:
         vectors = np.memmap(Path(folder) / "vectors", np.float32, "w+", shape=(n, rows.dim))
         done = 0
         for some, part in rows.vectors(where):
-            part, some = part[: n - done], some[: n - done]  # another process may be adding
+            part, some = part[: n - done], some[: n - done]  # another process may be adding rows
             ids[done : done + len(some)], vectors[done : done + len(part)] = some, part
             done += len(some)
         yield ids[:done], vectors[:done]
@@ -65,8 +65,10 @@ def vectors_of(rows: Rows, where: str | None = None) -> Iterator[tuple[np.ndarra
 def overview(
     rows: Rows, clusters: int | None = None, where: str | None = None, alike: float = DUPLICATE, seed: int = 0
 ) -> Overview:
-    """clusters: how many (a few dozen, the more rows the more, unless said). alike: near-duplicates have a cosine of at
-    least this."""
+    """Return clusters and near-duplicates.
+
+    clusters: how many; by default 2 to 40, growing with the number of rows.
+    alike: the lowest cosine of near-duplicates."""
     with vectors_of(rows, where) as (ids, vectors):
         labels, nearest = divided(vectors, clusters or suitable(len(vectors)), seed)
         phrases = _phrases(rows, ids, labels, seed)
@@ -78,16 +80,16 @@ def overview(
 
 
 def suitable(n: int) -> int:
-    """How many clusters a person may still look through."""
+    """Return a number of clusters that a person can still look through."""
     return int(np.clip(round((n / 2) ** 0.5), 2, 40))
 
 
 def divided(vectors: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """k-means: the number of each vector's cluster, and of each cluster the three vectors nearest to its centre."""
+    """Run k-means. Return the cluster number of each vector, and the three vectors nearest to each centroid."""
     with needs("Clustering", "search"):
         from sklearn.cluster import MiniBatchKMeans
     if not 1 <= k <= len(vectors):
-        raise BanyanError(f"{len(vectors):,} rows cannot make {k} clusters")
+        raise BanyanError(f"cannot divide {len(vectors):,} rows into {k} clusters")
     rng = np.random.default_rng(seed)
     few = len(vectors) <= FITTED_ON
     sample = vectors if few else vectors[np.sort(rng.choice(len(vectors), FITTED_ON, replace=False))]
@@ -123,8 +125,10 @@ def _phrases(rows: Rows, ids: np.ndarray, labels: np.ndarray, seed: int) -> dict
 
 
 def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, list[str]]:
-    """Phrases of one to three words that are in more of a cluster's texts than of all: with p the share of its texts
-    and q that of all clusters' texts that have a phrase, by p log(p / q), which common words do not win."""
+    """Return phrases of one to three words that are more frequent in a cluster than elsewhere.
+
+    With p the share of the cluster's texts that contain a phrase and q the share of all texts, the score is
+    p log(p / q) times the square root of its length in words. Words common to all clusters score low."""
     within = {number: _counts(some) for number, some in texts.items()}
     overall: Counter[tuple[str, ...]] = Counter()
     for counts in within.values():
@@ -138,7 +142,7 @@ def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, lis
 
 
 def _common(within: dict[int, Counter[tuple[str, ...]]], texts: dict[int, list[str]]) -> set[str]:
-    """Words that most clusters have in common, so that they tell nothing of any."""
+    """Return words that are frequent in most clusters, and so say nothing about any of them."""
     clusters: Counter[str] = Counter()
     for number, counts in within.items():
         least = COMMON * len(texts[number])
@@ -147,10 +151,10 @@ def _common(within: dict[int, Counter[tuple[str, ...]]], texts: dict[int, list[s
 
 
 def _counts(texts: list[str]) -> Counter[tuple[str, ...]]:
-    """In how many texts each phrase is."""
+    """Count the texts that contain each phrase."""
     counts: Counter[tuple[str, ...]] = Counter()
     for text in texts:
-        said = [text[start:end].lower() for start, end in words(text)][:500]
+        said = [text[start:end].lower() for start, end in word_spans(text)][:500]
         lengths = range(1, LONGEST_PHRASE + 1)
         counts.update({tuple(said[i : i + length]) for length in lengths for i in range(len(said) - length + 1)})
     return Counter({phrase: count for phrase, count in counts.items() if count > 1 or len(texts) < 10})
@@ -168,7 +172,7 @@ def _scored(
 
 
 def _distinct(scored: list[tuple[float, tuple[str, ...]]], most: int) -> list[str]:
-    """The best that share no word with a better one."""
+    """Return the best phrases that share no word with a better one."""
     kept: list[tuple[str, ...]] = []
     for _, phrase in scored:
         if len(kept) < most and not any(set(phrase) & set(better) for better in kept):
@@ -180,8 +184,8 @@ def _distinct(scored: list[tuple[float, tuple[str, ...]]], most: int) -> list[st
 
 
 def near_duplicates(vectors: np.ndarray, labels: np.ndarray, alike: float = DUPLICATE) -> list[np.ndarray]:
-    """Groups of rows joined by cosines of at least `alike`. Beyond ALL_PAIRS rows only those of one cluster are
-    compared, so a pair on the border of two clusters may be missed."""
+    """Return groups of rows linked by cosines of at least `alike`. Beyond ALL_PAIRS rows, only rows of the same cluster
+    are compared, so a pair on the border of two clusters may be missed."""
     parent = np.arange(len(vectors))
     whole = len(vectors) <= ALL_PAIRS
     parts = [np.arange(len(vectors))] if whole else [np.flatnonzero(labels == label) for label in np.unique(labels)]

@@ -1,11 +1,10 @@
-"""An index: a folder with rows (a Lance table) and index.json, which says which model made the vectors, and how far
-each source has come.
+"""Index: a folder with a Lance table of rows, and index.json, which records the model and the progress of each source.
 
     index/index.json    the model, the sources
     index/rows.lance/   text, vector, source, row and the columns of tables
 
-A batch of rows is acknowledged when it is in the table and on the disk. index.json is written after it; a process that
-is killed between the two leaves rows that index.json does not know of, which the next one finds in the table.
+A batch of rows is acknowledged once it is in the table and flushed to disk. index.json is written after that. A process
+killed between the two leaves rows that index.json does not record; the next process finds them in the table.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from banyan._version import __version__
+from banyan.corpus.rows import RowSource, SourceRow, row_sources
 from banyan.errors import BanyanError
-from banyan.search.corpora import Columns, Row, Source, sources
-from banyan.search.table import Rows, quoted
+from banyan.search.columns import Columns, with_free_names
+from banyan.search.rows import Rows, quoted
 from banyan.support import files
 
 if TYPE_CHECKING:
@@ -33,63 +33,65 @@ if TYPE_CHECKING:
 Encode = Callable[[list[str]], np.ndarray]
 FORMAT = 1
 RECORD = "index.json"
-BATCH_ROWS = 1 << 16  # written at a time,
+BATCH_ROWS = 1 << 16  # rows written at a time,
 BATCH_CHARACTERS = 1 << 25  # or fewer if they are long,
-BATCH_SECONDS = 5.0  # or take long
+BATCH_SECONDS = 5.0  # or slow to encode
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Which model made the vectors."""
+    """The model that made the vectors of an index."""
 
     path: str
     fingerprint: str
     dim: int
-    earlier: tuple[str, ...] = ()  # fingerprints that earlier versions gave the same model; not saved
+    earlier: tuple[str, ...] = ()  # fingerprints of the same model in earlier versions; not saved
 
     @classmethod
     def of(cls, model: Banyan, path: str | Path) -> Maker:
-        """path: the model's folder, which the index remembers."""
+        """Describe a model. path: the folder of the model, which the index records."""
         fingerprint, *earlier = model.fingerprints()
         return cls(str(Path(path).resolve()), fingerprint, model.dim, tuple(earlier))
 
 
 @dataclass
-class Progress:
-    """How far a source has come."""
+class SourceProgress:
+    """How much of a source is indexed."""
 
-    mark: str  # by which a changed file is known
-    rows: int = 0  # read and, unless blank, written
+    mark: str  # changes when the file does
+    rows: int = 0  # rows read and, unless blank, written
     finished: bool = False
-    replacing: bool = False  # rows of an earlier state of it may still have to go
+    replacing: bool = False  # rows of its earlier content may still have to be deleted
 
 
 @dataclass
 class Record:
-    """index.json."""
+    """The content of index.json."""
 
     model: Maker
     language: str | None = None
-    sources: dict[str, Progress] = field(default_factory=dict)
+    sources: dict[str, SourceProgress] = field(default_factory=dict)
 
 
 class Index:
-    """Opened for search by `Index.open`, for writing by `Index.writing`, which one process at a time may do."""
+    """Open it for search with `Index.open`, or for writing with `Index.writing`, which one process at a time can do."""
 
     def __init__(self, folder: Path, record: Record, rows: Rows) -> None:
         self.folder, self.record, self.rows = folder, record, rows
 
     @classmethod
     def open(cls, folder: str | Path) -> Index:
-        """For search; others may write to it meanwhile."""
+        """Open an index for search. Another process may write to it at the same time."""
         folder = Path(folder)
         return cls(folder, _read(folder), Rows.open(folder))
 
     @classmethod
     @contextmanager
     def writing(cls, folder: str | Path, maker: Maker | None = None, language: str | None = None) -> Iterator[Index]:
-        """For adding and deleting, in a `with` block. maker: who makes the vectors that are to be added; a folder that
-        has no index yet gets one. language: whose stems words are compared by, in a new index."""
+        """Open an index for adding and deleting, in a `with` block.
+
+        maker: the model that makes the vectors to add. If given, an index is created in a folder that has none.
+        language: for stemming and stop words in a new index."""
         folder = Path(folder)
         if maker is not None:
             _make(folder)
@@ -111,13 +113,13 @@ class Index:
     def _created(cls, folder: Path, maker: Maker, language: str | None) -> Index:
         import shutil
 
-        shutil.rmtree(folder / "rows.lance", ignore_errors=True)  # of a process killed before there was a record
+        shutil.rmtree(folder / "rows.lance", ignore_errors=True)  # left by a process killed before it wrote index.json
         index = cls(folder, Record(maker, language), Rows.create(folder, maker.dim, language))
         index.save()
         return index
 
     def _take_up(self) -> None:
-        """What a killed process had written but not yet recorded counts."""
+        """Record what a killed process wrote to the table but not to index.json."""
         for name, progress in self.record.sources.items():
             if progress.replacing:
                 self._remove_old(name, progress)
@@ -126,16 +128,16 @@ class Index:
                 self.save()
 
     def check(self, maker: Maker) -> None:
-        """An error unless that model made this index."""
+        """Raise an error unless this model made the index."""
         made_by = self.record.model
         if made_by.fingerprint not in (maker.fingerprint, *maker.earlier):
-            told = f"{self.folder} was made with the model {made_by.path}, and {maker.path} is another"
-            raise BanyanError(f"{told}: vectors of two models cannot be compared; use that model, or index again")
+            models = f"{self.folder} was made with the model {made_by.path}, and {maker.path} is a different one"
+            raise BanyanError(f"{models}: vectors of two models cannot be compared; use that model, or index again")
 
     def _check_language(self, language: str | None) -> None:
         if language not in (None, self.record.language):
-            made = self.record.language or "no language in particular"
-            raise BanyanError(f"{self.folder} was made for {made}, not {language}: make another index")
+            made = self.record.language or "no particular language"
+            raise BanyanError(f"{self.folder} was made for {made}, not {language}: create another index")
 
     def save(self) -> None:
         head = {"format": FORMAT, "banyan_version": __version__}
@@ -145,7 +147,7 @@ class Index:
         files.write_text(self.folder / RECORD, text + "\n")
 
     def delete(self, where: str) -> int:
-        """Remove rows; how many."""
+        """Delete the rows that meet an SQL condition. Return how many."""
         removed = self.rows.delete(where)
         self.rows.settle()
         return removed
@@ -161,16 +163,17 @@ class Index:
         keep: Sequence[str] | None = None,
         update: bool = False,
         display: Display | None = None,
-    ) -> Summary:
-        """Index files, folders, globs, "-" or hf:name. What is indexed already is not read again; a file that changed
-        since is an error, unless its rows are to be replaced (update).
+    ) -> IndexingSummary:
+        """Index files, folders, globs, "-" or hf:name. Sources that are already indexed are not read again.
 
-        column: which holds the text of a table. keep: which others are kept, all unless said, as NAME or NAME:TYPE."""
+        column: the column of a table that holds the text.
+        keep: the other columns to keep, as NAME or NAME:TYPE; all by default.
+        update: replace the rows of files that changed since they were indexed, which otherwise raise an error."""
         started = time.monotonic()
         spool = self.folder / "spool"
-        found = sources(names, column, spool)
+        found = row_sources(names, column, spool)
         todo = [source for source in found if self._begin(source, update)]
-        summary = Summary(self.folder)
+        summary = IndexingSummary(self.folder)
         columns = Columns(keep, self.rows.columns)
         for source in todo:
             adding = _Adding(self, source, encode, columns)
@@ -181,54 +184,53 @@ class Index:
         for source in found:
             if source.copy is not None:
                 source.copy.unlink(missing_ok=True)
-        with _patience(display, "still busy: the indexes of words and vectors are brought up to date"):
+        with _patience(display, "still busy: updating the indexes of words and vectors"):
             self.rows.settle()
         summary.rows, summary.seconds = len(self.rows), time.monotonic() - started
         return summary
 
-    def _begin(self, source: Source, update: bool) -> bool:
-        """Whether there is anything to do."""
+    def _begin(self, source: RowSource, update: bool) -> bool:
+        """Record a source. Return whether there is anything to do."""
         known = self.record.sources.get(source.name)
         if known is not None and known.mark == source.mark:
             return not known.finished
         if known is not None and not update:
-            told = f"{source.name} changed since it was indexed"
-            raise BanyanError(f"{told}: --update replaces its rows; nothing was done")
-        progress = self.record.sources[source.name] = Progress(source.mark, replacing=known is not None)
+            raise BanyanError(f"{source.name} changed since it was indexed: use --update to replace its rows")
+        progress = self.record.sources[source.name] = SourceProgress(source.mark, replacing=known is not None)
         self.save()
         if progress.replacing:
             self._remove_old(source.name, progress)
         return True
 
-    def _remove_old(self, name: str, progress: Progress) -> None:
+    def _remove_old(self, name: str, progress: SourceProgress) -> None:
         self.rows.delete(f"source = {quoted(name)}")
         progress.replacing = False
         self.save()
 
 
 @dataclass
-class Summary:
-    """What became of the rows."""
+class IndexingSummary:
+    """Counts of the rows added to an index."""
 
     folder: Path
     added: int = 0
     blank: int = 0
-    resumed: int = 0  # rows read by an earlier run that was stopped
-    rows: int = 0  # that the index has now
+    resumed: int = 0  # rows read by an earlier run that was interrupted
+    rows: int = 0  # in the index now
     seconds: float = 0.0
 
     def __str__(self) -> str:
         text = f"{self.folder}: {self.added:,} rows added"
         text += f" ({self.added / max(self.seconds, 1e-9):,.0f} rows/s)" if self.added else ""
-        text += f", after {self.resumed:,} of an earlier run" if self.resumed else ""
-        text += f"; {self.blank:,} without text left out" if self.blank else ""
+        text += f", after {self.resumed:,} in an earlier run" if self.resumed else ""
+        text += f"; {self.blank:,} without text skipped" if self.blank else ""
         return f"{text}; {self.rows:,} in all"
 
 
 class _Adding:
-    """One source on its way into the table."""
+    """Adds one source to the table."""
 
-    def __init__(self, index: Index, source: Source, encode: Encode, columns: Columns) -> None:
+    def __init__(self, index: Index, source: RowSource, encode: Encode, columns: Columns) -> None:
         self._index, self._source, self._encode, self._columns = index, source, encode, columns
         self._progress = index.record.sources[source.name]
         self.added = self.blank = 0
@@ -243,15 +245,15 @@ class _Adding:
                     self._write(batch)
                     meter(self._source.bytes_read, figures={"rows": f"{self._progress.rows:,}"})
             except KeyboardInterrupt:
-                told = f"stopped after {self._progress.rows:,} rows, which are kept: the same command goes on"
-                raise KeyboardInterrupt(told) from None
+                message = f"stopped after {self._progress.rows:,} rows, which are kept: run the same command again"
+                raise KeyboardInterrupt(message) from None
         self._progress.finished = True
         self._index.save()
 
-    def _write(self, batch: list[Row]) -> None:
-        rows = [row for row in batch if row.text.strip()]
+    def _write(self, batch: list[SourceRow]) -> None:
+        rows = [with_free_names(row) for row in batch if row.text.strip()]
         if rows:
-            new = self._columns.judge(rows, in_text=self._source.kind in ("csv", "tsv"))
+            new = self._columns.infer(rows, numbers_as_text=self._source.kind in ("csv", "tsv"))
             self._index.rows.add_columns(new)
             vectors = unit(self._encode([row.text for row in rows]))
             self._index.rows.append(self._columns.arrays(rows, self._source.name), vectors)
@@ -261,8 +263,8 @@ class _Adding:
         self.blank += len(batch) - len(rows)
 
 
-def _batches(rows: Iterator[Row], skip: int) -> Iterator[list[Row]]:
-    batch: list[Row] = []
+def _batches(rows: Iterator[SourceRow], skip: int) -> Iterator[list[SourceRow]]:
+    batch: list[SourceRow] = []
     held, since = 0, time.monotonic()
     for row in rows:
         if row.number <= skip:
@@ -278,7 +280,7 @@ def _batches(rows: Iterator[Row], skip: int) -> Iterator[list[Row]]:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Of length 1, so that a dot product is a cosine; zero stays zero."""
+    """Scale vectors to length 1, so that a dot product is a cosine. Zero vectors stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
 
@@ -287,7 +289,7 @@ def _make(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise BanyanError(f"{folder} is a file: name a folder for the index")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / RECORD).exists() and not (folder / "lock").exists():
-        raise BanyanError(f"{folder} holds other files and no index: name another folder")
+        raise BanyanError(f"{folder} has other files and no index: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -298,8 +300,8 @@ def _read(folder: Path) -> Record:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
-            raise BanyanError(f"{path} has format {values['format']}, and this banyan reads {FORMAT}: index again")
-        done = {name: Progress(**progress) for name, progress in values["sources"].items()}
+            raise BanyanError(f"{path} has format {values['format']}, but this version reads {FORMAT}: index again")
+        done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}
         return Record(Maker(**values["model"]), values["language"], done)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, BanyanError):

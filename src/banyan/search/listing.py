@@ -1,4 +1,4 @@
-"""An overview as text, as JSON, and as a table of all rows."""
+"""Clusters and near-duplicates as text and JSON, and a table of all rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.clusters import Overview
-from banyan.search.table import Rows
+from banyan.search.rows import Rows
 from banyan.support import files
 from banyan.support.drawing import shorten, visible
 
-GROUPS = 10  # of near-duplicates that are shown
+GROUPS = 10  # groups of near-duplicates to show
 FORMS = (".csv", ".jsonl")
 _AT_ONCE = 4096
 
@@ -26,12 +26,12 @@ def to_text(overview: Overview, rows: Rows) -> str:
         lines.append(f"{cluster.number:3}. {cluster.size:,} texts: {visible(', '.join(cluster.phrases))}")
         lines += [f"       {shorten(visible(text), 110)}" for text in cluster.typical]
     extra = sum(len(group) - 1 for group in overview.duplicates)
-    lines.append(f"\nnear-duplicates: {len(overview.duplicates):,} groups, {extra:,} texts like an earlier one")
+    lines.append(f"\nnear-duplicates: {len(overview.duplicates):,} groups, {extra:,} texts similar to an earlier one")
     for group in overview.duplicates[:GROUPS]:
-        lines.append(f"  {len(group):,} alike")
+        lines.append(f"  {len(group):,} similar texts")
         lines += [f"       {_place(row)}  {shorten(visible(row['text']), 90)}" for row in _some(overview, group, rows)]
     if len(overview.duplicates) > GROUPS:
-        lines.append(f"  and {len(overview.duplicates) - GROUPS:,} more: -o FILE.csv has all")
+        lines.append(f"  and {len(overview.duplicates) - GROUPS:,} more; use -o FILE.csv to list all")
     return "\n".join(lines)
 
 
@@ -51,15 +51,15 @@ def _place(row: dict) -> str:
 
 
 def check(path: str) -> None:
-    """An error where nothing could be written in the end."""
+    """Check, before any work is done, that the file can be written."""
     if Path(path).suffix not in FORMS:
-        raise BanyanError(f"cannot tell how to write {path}: name a file that ends in {' or '.join(FORMS)}")
+        raise BanyanError(f"cannot write {path}: its name must end in {' or '.join(FORMS)}")
     if not Path(path).parent.is_dir():
         raise BanyanError(f"there is no folder {Path(path).parent} to write {Path(path).name} to")
 
 
 def write(overview: Overview, rows: Rows, path: str) -> None:
-    """source, row, cluster, near-duplicates (the number of their group, 0 for none) and text of every row."""
+    """Write source, row, cluster, number of the group of near-duplicates (0 for none) and text of every row."""
     groups = np.zeros(len(overview.ids), np.int64)
     for number, group in enumerate(overview.duplicates, 1):
         groups[group] = number

@@ -1,4 +1,4 @@
-"""A collection as a map: similar texts lie close together, coloured by cluster."""
+"""A collection as a map: similar texts are close together, and colours show clusters."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.clusters import divided, suitable, typical_phrases, vectors_of
-from banyan.search.page import page
-from banyan.search.table import Rows
+from banyan.search.map_page import map_page
+from banyan.search.rows import Rows
 from banyan.support.drawing import shorten, visible
 from banyan.support.needs import needs
 
-MOST = 20_000  # points: what a browser draws at once, and UMAP places in a minute or so
-LONGEST_TEXT = 300  # characters that a point shows
+MOST = 20_000  # points: as many as a browser draws smoothly and UMAP lays out in about a minute
+LONGEST_TEXT = 300  # characters in the tooltip of a point
 METHODS = ("umap", "pca")
-PRINCIPAL = 50  # dimensions that UMAP sees: those that vary most
-EDGE = 65_535  # of the map, in whole numbers
+PRINCIPAL = 50  # principal components given to UMAP
+EDGE = 65_535  # the size of the map, in integer units
 
 
 def map_of(
@@ -29,9 +29,9 @@ def map_of(
     most: int = MOST,
     seed: int = 0,
 ) -> str:
-    """A page of HTML, whole in itself. Of more than `most` rows, that many are drawn, chosen at random."""
+    """Return a self-contained HTML page. If there are more than `most` rows, a random sample of that size is drawn."""
     if method not in METHODS:
-        raise BanyanError(f"there is no method {method!r} among {', '.join(METHODS)}")
+        raise BanyanError(f"there is no method {method!r}: choose one of {', '.join(METHODS)}")
     with vectors_of(rows, where) as (ids, vectors):
         chosen = np.arange(len(ids))
         if len(ids) > most:
@@ -53,16 +53,16 @@ def map_of(
         "place": [f"{Path(row['source']).name}:{row['row']}" for row in found],
         "clusters": [{"number": n, "name": name, "size": len(texts[n])} for n, name in names.items()],
     }
-    return page(title, data)
+    return map_page(title, data)
 
 
 def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
-    """Places in the plane, whole numbers [n, 2] from 0 to 65535."""
+    """Return positions in the plane, integers [n, 2] from 0 to 65535."""
     with needs("A map", "search"):
         from sklearn.decomposition import PCA
     width = PRINCIPAL if method == "umap" else 2
     reduced = PCA(min(width, *vectors.shape), random_state=seed).fit_transform(vectors)
-    if method == "umap" and len(vectors) > 15:  # its neighbourhoods want that many
+    if method == "umap" and len(vectors) > 15:  # UMAP's default number of neighbours
         with needs("A map by UMAP", "search"):
             import umap
         reduced = umap.UMAP(random_state=seed, n_jobs=1, min_dist=0.05).fit_transform(reduced)

@@ -1,4 +1,4 @@
-"""A query in, the best rows out: by vectors, by words, or by both."""
+"""Searcher: the best rows for a query, ranked by vectors, by words, or by both."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ import numpy as np
 from banyan.errors import BanyanError
 from banyan.search.highlight import Highlight, highlights
 from banyan.search.index import Encode, Index, unit
-from banyan.search.table import OWN
+from banyan.search.rows import OWN
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation
 
 MODES = ("both", "vectors", "words")
-DEPTH = 100  # rows of each ranking that are fused, at least
+DEPTH = 100  # rows of each ranking to fuse, at least
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A row that was found."""
+    """A search result."""
 
-    score: float  # what it is ranked by
+    score: float  # results are ranked by this
     cosine: float
-    words: float | None  # BM25; None where it was not among the best by words
+    words: float | None  # BM25; None if the row is not among the best by words
     text: str
     source: str
-    row: int  # in its source, from 1
+    row: int  # row number in the source, from 1
     columns: dict[str, Any]
     highlights: list[Highlight] = field(default_factory=list)
 
 
 class Searcher:
-    """An index, and the model that made it.
+    """Searches an index with the model that made it.
 
-    encode: texts in, vectors out. explain: as Banyan.explain; without it results have no highlights."""
+    encode: texts in, vectors out.
+    explain: like Banyan.explain; without it, results have no highlights."""
 
     def __init__(
         self, index: Index, encode: Encode, explain: Callable[[str, str], Explanation] | None = None
@@ -47,8 +48,11 @@ class Searcher:
     def search(
         self, query: str, k: int = 10, *, where: str | None = None, mode: str = "both", exact: bool = False
     ) -> list[Hit]:
-        """The k best rows. where: a condition in SQL on source, row and the columns of tables. exact: every vector is
-        looked at, in a large index too."""
+        """Return the k best rows.
+
+        where: an SQL condition on source, row and the columns of tables.
+        mode: rank by "vectors", "words" or "both".
+        exact: compare every vector, even in a large index."""
         hits = self.rank(query, k, where=where, mode=mode, exact=exact)
         if self._explain is None:
             return hits
@@ -58,11 +62,11 @@ class Searcher:
     def rank(
         self, query: str, k: int = 10, *, where: str | None = None, mode: str = "both", exact: bool = False
     ) -> list[Hit]:
-        """As `search`, without highlights."""
+        """Like `search`, without highlights."""
         if k < 1:
             raise BanyanError(f"k must be at least 1, not {k}")
         if mode not in MODES:
-            raise BanyanError(f"there is no way {mode!r} to search among {', '.join(MODES)}")
+            raise BanyanError(f"there is no search mode {mode!r}: choose one of {', '.join(MODES)}")
         depth = max(DEPTH, 2 * k) if mode == "both" else k
         vector = unit(np.atleast_2d(self._encode([query])))[0]
         rows = self.index.rows
@@ -77,8 +81,9 @@ class Searcher:
 
 
 def fused(cosines: dict[int, float], bm25: dict[int, float]) -> dict[int, float]:
-    """The mean of the cosine and of BM25 as a share of the query's best; 0 for a row that is not among the best by
-    words. Better than reciprocal rank fusion, which forgets by how much a row is better: docs/search.md."""
+    """Return the mean of the cosine and of BM25 divided by the query's best; BM25 is 0 for rows not among its best.
+
+    This works better than reciprocal rank fusion, which ignores by how much one row is better: docs/search.md."""
     most = max(bm25.values(), default=0.0) or 1.0
     return {key: (cosine + bm25.get(key, 0.0) / most) / 2 for key, cosine in cosines.items()}
 

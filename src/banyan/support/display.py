@@ -1,4 +1,4 @@
-"""What a person sees while something runs: live bars on a terminal, plain lines elsewhere."""
+"""Progress on the console: live bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 15.0
-Figures = Mapping[str, str]  # what to show beside a bar: name and value
+Figures = Mapping[str, str]  # name -> value, shown beside a bar
 NO_FIGURES: Figures = {}
-COMPILING = "still busy: what is used for the first time on this machine is compiled, once"
+COMPILING = "still busy: kernels are compiled on first use, once per machine"
 
 
 def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
-    """Go through `items` behind a bar on standard error."""
+    """Iterate over `items` with a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import track
 
@@ -24,20 +24,20 @@ def progress(items: Iterable[Item], title: str) -> Iterator[Item]:
 
 
 class Meter(Protocol):
-    """Told how far a job has come, and what to say about it."""
+    """Called with the progress of a job and the figures to show beside it."""
 
     def __call__(self, done: float, total: float | None = None, figures: Figures = NO_FIGURES) -> None: ...
 
 
 class Display:
-    """Notes and bars. `quiet` shows nothing; off a terminal a bar becomes a line now and then."""
+    """Notes and progress bars. `quiet` shows nothing; without a terminal, a bar becomes a line every few seconds."""
 
     def __init__(self, quiet: bool = False) -> None:
         from rich.console import Console
 
         class QuietOnceUnread(Console):
             def on_broken_pipe(self) -> None:
-                """Nobody reads on: the work goes on in silence. (rich would end the program.)"""
+                """Keep working silently when nobody reads the output any more. (rich would exit.)"""
                 self.quiet = True
 
         self.console = QuietOnceUnread(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
@@ -48,7 +48,7 @@ class Display:
 
     @contextmanager
     def patience(self, text: str, seconds: float = 3.0) -> Iterator[threading.Timer]:
-        """Say `text` if the block takes longer than this, unless what is yielded was cancelled before."""
+        """Print `text` if the block takes longer than this, unless the yielded timer is cancelled first."""
         timer = threading.Timer(seconds, self.note, [text])
         timer.daemon = True
         timer.start()
@@ -87,7 +87,7 @@ class Display:
 
 
 class _Lines:
-    """A bar for logs: one line every few seconds."""
+    """The bar of a log file: one line every few seconds."""
 
     def __init__(self, display: Display, title: str, total: float | None, unit: str) -> None:
         self.display, self.title, self.total, self.unit = display, title, total, unit

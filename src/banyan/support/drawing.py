@@ -1,4 +1,4 @@
-"""What the drawings share: text made safe to show, its width guessed without a font, colours, a white card."""
+"""Shared by all drawings: text made safe for XML, text widths estimated without a font, colours, a white card."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WHITE: Colour = (255, 255, 255)
 DARK: Colour = (32, 38, 35)
 GREY: Colour = (138, 148, 143)
 
-# Controls would reach the terminal, and neither they nor surrogates may stand in XML, not even escaped.
+# Control characters would reach the terminal. XML allows neither them nor surrogates, not even escaped.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-# Letters of these scripts are narrower or broader than most; measured in Noto Sans, in parts of the font size.
+# Letters of these scripts are narrower or wider than most. Measured in Noto Sans, as a fraction of the font size.
 _SCRIPTS = {
     range(0x0590, 0x0900): 0.66,  # Hebrew to Syriac
     range(0x0900, 0x0B80): 0.72,  # Devanagari to Oriya
@@ -24,17 +24,17 @@ _SCRIPTS = {
 
 
 def visible(text: str) -> str:
-    """The text on one line, with a replacement character for what cannot be shown."""
+    """Return the text on one line, with U+FFFD in place of characters that cannot be shown."""
     return _FORBIDDEN.sub("\ufffd", " ".join(text.split()))
 
 
 def escape(text: str) -> str:
-    """Visible text for an XML element or attribute."""
+    """Make text visible and escape it for an XML element or attribute."""
     return html.escape(visible(text))
 
 
 def shorten(text: str, columns: int) -> str:
-    """The start of a text, ending in an ellipsis where it takes more than so many terminal columns."""
+    """Cut a text that is wider than this many terminal columns and end it with an ellipsis."""
     used = kept = 0
     for end, character in enumerate(text, start=1):
         used += terminal_width(character)
@@ -50,12 +50,12 @@ def wide(character: str) -> bool:
 
 
 def terminal_width(text: str) -> int:
-    """The columns a terminal gives to a text: two for East Asian wide characters, none for combining marks."""
+    """Return the width in terminal columns: two for East Asian wide characters, none for combining marks."""
     return sum(0 if _combines(character) else 1 + wide(character) for character in text)
 
 
 def text_width(text: str, size: float) -> float:
-    """A guess, rather too large than too small, of a text's width in a sans-serif font of that size."""
+    """Estimate the width of a text in a sans-serif font of this size, erring on the large side."""
     dotted_circle = 0.6 if unicodedata.category(text[:1] or " ").startswith("M") else 0.0
     return size * (dotted_circle + sum(map(_advance, text)))
 
@@ -68,7 +68,7 @@ def _advance(character: str) -> float:
     if _combines(character):
         return 0.0
     if wide(character):
-        return 1.3 if unicodedata.category(character) == "So" else 1.03  # emoji are broader than ideographs
+        return 1.3 if unicodedata.category(character) == "So" else 1.03  # emoji are wider than ideographs
     if character in "ijlI.,:;'|!()[]ftr/\\- ·‘’":
         return 0.41
     if character in "mwMW@%—…" or (character.isupper() and not character.isascii()):
@@ -80,20 +80,20 @@ def _advance(character: str) -> float:
 
 
 def right_to_left(text: str) -> bool:
-    """Whether most letters of a text belong to scripts that run from right to left."""
+    """Whether most letters belong to right-to-left scripts."""
     kinds = [unicodedata.bidirectional(character) for character in text]
     return sum(kind in ("R", "AL") for kind in kinds) > kinds.count("L")
 
 
 def mix(low: Colour, high: Colour, amount: float) -> Colour:
-    """The colour that far (0 to 1) from one to the other."""
+    """Interpolate between two colours; amount is 0 to 1."""
     amount = min(max(amount, 0.0), 1.0)
     red, green, blue = (round(a + (b - a) * amount) for a, b in zip(low, high, strict=True))
     return red, green, blue
 
 
 def ink(background: Colour) -> Colour:
-    """Dark or white, whichever can be read on a background."""
+    """Return dark or white, whichever is legible on the background."""
     red, green, blue = background
     return DARK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else WHITE
 
@@ -103,7 +103,7 @@ def code(colour: Colour) -> str:
 
 
 def number(value: float) -> str:
-    """A coordinate to a tenth of a pixel, as short as it can be written."""
+    """Format a coordinate to a tenth of a pixel, as briefly as possible."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -116,13 +116,14 @@ def rect(x: float, y: float, width: float, height: float, fill: Colour, **attrib
 
 
 def group(parts: list[str], title: str = "", **attributes: object) -> str:
-    """Elements that share attributes, and a title that shows when the pointer rests on them."""
+    """Group elements that share attributes. The title is their tooltip."""
     head = [f"<title>{escape(title)}</title>"] if title else []
     return "\n".join([f"<g {_attributes(**attributes)}>" if attributes else "<g>", *head, *parts, "</g>"])
 
 
 def card(width: float, height: float, label: str, parts: list[str]) -> str:
-    """A whole SVG: white, so that it reads on light and dark pages; without ids or styles that could leak into one."""
+    """Return a complete SVG. It is white, so it is legible on light and dark pages, and has no ids or styles that could
+    leak into the page."""
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}"'
     head += f' font-family="system-ui, sans-serif" fill="{code(DARK)}">'
@@ -130,7 +131,7 @@ def card(width: float, height: float, label: str, parts: list[str]) -> str:
 
 
 def _attributes(**attributes: object) -> str:
-    """Names are written with underscores for dashes; colours, numbers and text each in their own way."""
+    """Format attributes. Underscores in names become dashes."""
     written = []
     for name, value in attributes.items():
         if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; a folder is held by one process at a time."""
+"""Atomic writes, and locks that give a folder to one process at a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TextIO
 
 from banyan.errors import BanyanError
 
-LOCK = "lock"  # the file by which a folder is held
+LOCK = "lock"  # the lock file inside a folder
 
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; when the block ends well it is flushed to disk and takes its name.
+    """Yield a temporary path beside `path`. If the block succeeds, flush it to disk and rename it to `path`.
 
-    A link is followed. A pipe or a device cannot be replaced, and is written to as it is.
+    Follows links. A pipe or a device cannot be replaced, so it is written to directly.
     """
     path = Path(path).resolve()
     if path.exists() and not path.is_file():
@@ -30,7 +30,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         temporary.touch()
         mode = temporary.stat().st_mode
         yield temporary
-        temporary.chmod(mode)  # some writers make files that only their owner may read
+        temporary.chmod(mode)  # some writers create files that only their owner may read
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
@@ -45,7 +45,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextmanager
 def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold the file for this process alone, or say what is the case `otherwise`. The lock ends with the process."""
+    """Lock the file for this process, or raise BanyanError(otherwise). The lock ends with the process."""
     with open(path, "w") as file:
         _lock(file, otherwise)
         yield
@@ -53,14 +53,14 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
 
 @contextmanager
 def held(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold a folder for this process alone, or say what is the case `otherwise`.
+    """Lock a folder for this process, or raise BanyanError(otherwise).
 
-    It is made if need be, and removed if there is nothing in it when the block ends.
+    Creates the folder if necessary, and removes it if it is empty when the block ends.
     """
     lock = folder / LOCK
     with ExitStack() as stack:
         reason: str | None = None
-        for _ in range(100):  # another holder may remove the folder between any two of these steps
+        for _ in range(100):  # another process may remove the folder between any two of these steps
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 file = stack.enter_context(open(lock, "w"))
@@ -70,13 +70,13 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
             except OSError as error:
                 reason = error.strerror
         else:
-            raise BanyanError(f"cannot make the folder {folder}: {reason or 'it keeps being removed'}")
+            raise BanyanError(f"cannot create the folder {folder}: {reason or 'it keeps being removed'}")
         try:
             yield
         finally:
             with suppress(OSError):
                 if os.listdir(folder) == [LOCK]:
-                    lock.unlink()  # whoever comes now makes another, and the folder stays
+                    lock.unlink()  # a process that arrives now creates another, and rmdir fails
                     folder.rmdir()
 
 
@@ -88,7 +88,7 @@ def _lock(file: TextIO, otherwise: str) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete all that is in a folder that this process holds."""
+    """Delete everything in a folder that this process has locked."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -97,7 +97,7 @@ def clear(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file's bytes, or a folder's names, to the disk."""
+    """Flush the bytes of a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

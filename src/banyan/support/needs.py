@@ -1,4 +1,4 @@
-"""One sentence for an optional package that is not installed."""
+"""The error message for an optional package that is not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from banyan.errors import BanyanError, first_line
 
-# Packages that pip knows by another name than Python.
+# Packages whose name in pip differs from their name in Python.
 _PIP_NAMES = {"google": "protobuf", "llama_index": "llama-index-core", "sklearn": "scikit-learn", "umap": "umap-learn"}
 
 
@@ -16,7 +16,7 @@ def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
     """Turn an import that fails inside the block into a BanyanError that names the package and the pip command.
 
     purpose: the subject of the sentence, such as "Reading data.parquet".
-    extra: the extra of banyan-embed that installs the package. Without it, pip installs the package by name.
+    extra: the extra of banyan-embed that installs the package. Without it, the message names the package itself.
 
         with needs("Reading data.parquet", "data"):
             import pyarrow.parquet
@@ -35,7 +35,7 @@ def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
 
 
 def _detail(error: ImportError, module: str) -> str:
-    """What the error says, unless it only says that the package is missing; the package may be too old."""
+    """Return what the error says beyond that the package is missing: the package may be too old."""
     if isinstance(error, ModuleNotFoundError) and error.name == module:
         return ""
-    return f" ({first_line(error).split('. ')[0]})"  # the first sentence: the next often has its own advice
+    return f" ({first_line(error).split('. ')[0]})"  # the first sentence only: the second is often advice of its own

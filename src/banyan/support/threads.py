@@ -1,8 +1,8 @@
-"""Kernels release the interpreter lock and share one pool of threads.
+"""The thread pool that the kernels share. They release the GIL.
 
-Each job is a call whose result depends on its own arguments only, so results are the same for any number of
-threads, and calls from several Python threads at once are safe (Numba's own threading layers are not used:
-the one every machine has aborts the process when two threads enter it).
+The result of a job depends on its arguments only, so results are the same for any number of threads, and several
+Python threads may call at once. We do not use Numba's own threading layers: the one that every machine has aborts
+the process when two threads enter it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from banyan.errors import BanyanError
 
-JOBS = 64  # more than there are threads, so that none waits long for the last
+JOBS = 64  # more than there are threads, so that no thread waits long for the last one
 _pools: dict[int, ThreadPoolExecutor] = {}
-os.register_at_fork(after_in_child=_pools.clear)  # a forked child has none of its parent's threads
+os.register_at_fork(after_in_child=_pools.clear)  # a forked child does not inherit the threads
 
 
 def available() -> int:
-    """BANYAN_THREADS, or the number of cores this process may use."""
+    """Return BANYAN_THREADS or, if it is not set, the number of cores that this process may use."""
     wanted = os.environ.get("BANYAN_THREADS")
     if wanted is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -41,6 +41,6 @@ def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None
 
 
 def shares(n: int) -> list[slice]:
-    """n rows, divided into JOBS; any thread takes any of them."""
+    """Divide n rows into at most JOBS slices."""
     size = -(-n // JOBS) or 1
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]

@@ -1,12 +1,13 @@
-"""Text to subword pieces.
+"""Split text into subword pieces.
 
-tokenizer      Tokenizer: load, save, encode
+tokenizer      Tokenizer: train, load, save, encode
 rules          how our own tokenizers normalise and split text
 making         train a BPE or unigram vocabulary on a corpus
 unigram        the unigram model's EM and pruning
 sentencepiece  read SentencePiece .model files
-tables         a tokenizer's tables for the kernels
-kernels        the same pieces in Numba, some thirty times faster
+lookup         the lookup tables that the kernels read
+kernels        the same pieces as `tokenizers`, in Numba, about thirty times faster
+checks         reject tokenizer files that the kernels cannot handle
 """
 
 from banyan.tokenizer.tokenizer import Tokenizer

@@ -1,4 +1,4 @@
-"""Refuse tokenizer files that the kernels cannot handle."""
+"""Reject tokenizer files that the kernels cannot handle."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from tokenizers import models
 from banyan.errors import BanyanError
 from banyan.tokenizer.rules import LARGEST
 
-HIGHEST_SCORE = 1e6  # of a unigram piece, in size: sums of these over any chunk are finite and exact enough
+HIGHEST_SCORE = 1e6  # in absolute value, of a unigram piece: sums over any chunk stay finite and accurate
 
 
 def check_ids(tokenizer: tokenizers.Tokenizer) -> None:
-    """Refuse ids far beyond the number of pieces: lists and matrices have a place for every id."""
+    """Reject ids far beyond the number of pieces: lists and matrices have an entry for every id."""
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     last = max(vocabulary, key=vocabulary.__getitem__, default="")
     if last and vocabulary[last] >= max(LARGEST, 2 * len(vocabulary)):
-        told = f"the piece {_shortened(last)} has the id {vocabulary[last]:,}, but there are {len(vocabulary):,} pieces"
-        raise BanyanError(f"{told}: number them without large gaps")
+        piece = f"the piece {_shortened(last)} has the id {vocabulary[last]:,}"
+        raise BanyanError(f"{piece}, but there are {len(vocabulary):,} pieces: ids must not have large gaps")
 
 
 def check_scores(tokenizer: tokenizers.Tokenizer) -> None:
-    """Refuse unigram scores whose sums could overflow."""
+    """Reject unigram scores whose sums could overflow."""
     if isinstance(tokenizer.model, models.Unigram):
         for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]:
-            if score is None or not abs(score) <= HIGHEST_SCORE:  # None: how `tokenizers` writes inf and nan
+            if score is None or not abs(score) <= HIGHEST_SCORE:  # `tokenizers` writes inf and nan as null
                 raise bad_score(piece, score)
 
 
 def bad_score(piece: str, score: float | None) -> BanyanError:
-    told = f"the score of the piece {_shortened(piece)} is {'not a finite number' if score is None else score}"
-    rule = f"scores must be finite, and those of a unigram model at most {HIGHEST_SCORE:,.0f} in size"
-    return BanyanError(f"{told}: {rule}")
+    found = f"the score of the piece {_shortened(piece)} is {'not a finite number' if score is None else score}"
+    rule = f"scores must be finite and, in a unigram model, at most {HIGHEST_SCORE:,.0f} in absolute value"
+    return BanyanError(f"{found}: {rule}")
 
 
 def _shortened(piece: str) -> str:

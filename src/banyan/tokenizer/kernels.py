@@ -1,14 +1,14 @@
-"""From UTF-8 to pieces without the interpreter: the kernels behind our own tokenizers.
+"""From UTF-8 to pieces in Numba: the kernels of our own tokenizers.
 
-A sentence is read code point by code point. A table of entries, one per code point and filled by asking `tokenizers`
-itself, says what a code point becomes (a character, white space, several characters) and of which kind that is.
-Characters are cut into chunks as the tokenizer's pattern CUT does it. A chunk that is one piece is found whole in a
-hash table; any other is merged (BPE: lowest rank first, leftmost among equals) or split the most probable way
-(unigram). Where a code point's fate may depend on its neighbours (canonical reordering or composition), the
-sentence is left to `tokenizers`: slower, never different.
+A sentence is read code point by code point. A table with an entry for each code point, filled by calling `tokenizers`,
+says what a code point becomes (a character, white space, several characters) and of which kind that is. Characters are
+cut into chunks as the tokenizer's pattern CUT does. A chunk that is a single piece is found in a hash table. Any other
+chunk is merged (BPE: lowest rank first, leftmost if equal) or split in the most probable way (unigram). If the result
+for a code point may depend on its neighbours (canonical reordering or composition), the sentence is left to
+`tokenizers`, which is slower but gives the same pieces.
 
-Indices are written U(...) where it matters: Numba checks signed ones for being negative, which costs a sixth of the
-time.
+Indices are written U(...) where it matters for speed: for signed indices Numba adds a check for negative values, which
+takes a sixth of the time.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# An entry, from the lowest bit: 32 bits value, 3 kind, 5 how many characters (MANY), 2 join, 1 whole, 1 starter,
+# An entry, from the lowest bit: 32 bits value, 3 kind, 5 number of characters (MANY), 2 join, 1 whole, 1 starter,
 # 8 combining class, 8 combining class at the end.
-# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes);
-# white space has the value of the mark ▁, and MANY the place in `expansions` where its characters' entries begin.
+# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes).
+# White space has the value of the mark ▁. The value of MANY is where the entries of its characters begin in
+# `expansions`.
 SPACE, LETTER, NUMBER, OTHER, MARK, MANY, ODD = range(7)  # ODD: leave the sentence to `tokenizers`
-FREE, ORDERED, COMPOSING = range(3)  # join: how a code point may change with those before it
+FREE, ORDERED, COMPOSING = range(3)  # join: how a code point may interact with those before it
 _KIND, _MANY, _JOIN, _WHOLE, _STARTER, _CLASS, _LAST_CLASS = 32, 35, 40, 42, 43, 44, 52
 
-# Bit state << 3 | kind: does a chunk begin at a character of this kind, when those before left this state? White space
-# (now the mark ▁) begins one and takes what follows with it; a combining MARK goes with anything; only OTHER after
-# OTHER needs a look at the characters, which stay together if they are the same.
+# Bit state << 3 | kind: does a character of this kind begin a chunk, given the state after the characters before it?
+# White space (now the mark ▁) begins a chunk that includes what follows. A combining MARK joins anything. OTHER after
+# OTHER depends on the characters: they stay together if they are the same.
 _BEGINS = sum(
     1 << (state << 3 | kind)
     for state in range(MARK)
@@ -43,24 +44,24 @@ _BEGINS = sum(
     if kind == SPACE or (state != SPACE and kind not in (MARK, state))
 )
 
-PAGE = 16  # code points learnt together
-LONGEST = 256  # characters in a chunk; merging is quadratic, so longer ones are left to `tokenizers`
-WINDOW = 4096  # characters normalised and cut before pieces are made of them
-_END = -(2**31)  # after each spelling
+PAGE = 16  # code points that are looked up together
+LONGEST = 256  # characters in a chunk; merging is quadratic, so longer chunks are left to `tokenizers`
+WINDOW = 4096  # characters to normalise and cut before making pieces
+_END = -(2**31)  # terminates each spelling
 _EMPTY = -1
 _NEVER = 2**31 - 1  # the rank of a pair that does not merge
 SEED, _SPREAD, _HALF = U(0x243F6A8885A308D3), U(0x9E3779B97F4A7C15), U(32)
 
 
 class Tables(NamedTuple):
-    """All that the kernels read; never changed once made."""
+    """Everything the kernels read. Immutable."""
 
-    pages: Ints  # code point // PAGE -> page of `entries`, or -1 for one not asked for yet; ASCII comes first
+    pages: Ints  # code point // PAGE -> page of `entries`, or -1 if not loaded yet; ASCII comes first
     entries: Longs
     expansions: Longs
     composites: Longs  # hash set of first << 32 | second, for the pairs of code points that compose
-    words: Longs  # hash table of the pieces that are what their own characters become: see `hash_words`
-    spellings: Ints  # the characters of every piece, _END after each
+    words: Longs  # hash table of the pieces that their own characters are encoded as: see `hash_words`
+    spellings: Ints  # the characters of every piece, each terminated by _END
     bytes: Ints  # byte -> id
     merges: Longs  # BPE: hash table of left id << 42 | right id << 21 | rank
     merged: Ints  # BPE: rank -> id
@@ -77,7 +78,7 @@ def entry(
     return bits | ccc << _CLASS | last_ccc << _LAST_CLASS | value & 0xFFFFFFFF
 
 
-# Hash tables: open addressing, a power of two of slots, at most half of them taken.
+# Hash tables: open addressing, a power of two of slots, at most half of them used.
 
 
 @njit(cache=True, nogil=True)
@@ -115,7 +116,7 @@ def hash_merges(left, right, slots):
 
 @njit(cache=True, nogil=True)
 def hash_words(spellings, starts, sizes, slots):
-    """[slots, 2]: the hash of a piece, and its place in `spellings` << 32 | id; empty pieces are left out."""
+    """Return [slots, 2]: the hash of a piece, and its position in `spellings` << 32 | id. Empty pieces are skipped."""
     table = np.full((slots, 2), _EMPTY, np.int64)
     for piece in range(len(sizes)):
         if sizes[piece] == 0:
@@ -133,13 +134,13 @@ def hash_words(spellings, starts, sizes, slots):
 
 @njit(cache=True, nogil=True)
 def extend(key, value):
-    """The hash of a chunk with one character more."""
+    """Return the hash of a chunk extended by one character."""
     return (key ^ U(np.uint32(value))) * _SPREAD
 
 
 @njit(cache=True, nogil=True)
 def find(values, start, stop, key, words, spellings):
-    """The piece that is values[start:stop], or -1."""
+    """Return the piece that equals values[start:stop], or -1."""
     size = stop - start
     slot = _fold(key, len(words))
     while words[U(slot), 1] != _EMPTY:
@@ -155,7 +156,7 @@ def find(values, start, stop, key, words, spellings):
 
 
 def spell_out(pieces: Sequence[str], value: Callable[[str], int]) -> tuple[Ints, Longs, Longs]:
-    """The characters' values of all pieces, where those of each begin and how many they are."""
+    """Return the character values of all pieces, and where each piece begins and how long it is."""
     sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
     codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
     used, where = np.unique(codes, return_inverse=True)
@@ -176,7 +177,7 @@ def slots_for(entries: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _spell(values, start, stop, bytes, symbols, count):
-    """Append the pieces of single characters: those without a piece become the bytes of their UTF-8."""
+    """Append the pieces of single characters. A character without a piece becomes its UTF-8 bytes."""
     for at in range(start, stop):
         code = -1 - values[U(at)]
         if code < 0:
@@ -206,7 +207,7 @@ def _rank(left, right, merges):
 
 @njit(cache=True, nogil=True)
 def _merge(symbols, size, ranks, merges, merged):
-    """Byte-pair merges in place, lowest rank first, leftmost among equals; how many pieces are left."""
+    """Merge pairs in place, lowest rank first, leftmost if equal. Return how many pieces are left."""
     for at in range(size - 1):
         ranks[U(at)] = _rank(symbols[U(at)], symbols[U(at + 1)], merges)
     while size > 1:
@@ -230,19 +231,19 @@ def _merge(symbols, size, ranks, merges, merged):
 
 @njit(cache=True, nogil=True)
 def _scratch():
-    """What _split writes down: for each place in a chunk the best score, its piece, where that begins; ends."""
+    """Work space of _split: for each position in a chunk the best score, its piece and where that begins; ends."""
     places = LONGEST + 1
     return np.empty(places), np.empty(places, np.int32), np.empty(places, np.int32), np.empty(places, np.int32)
 
 
 @njit(cache=True, nogil=True)
 def _split(values, start, stop, tables, symbols, scratch):
-    """The most probable pieces of a chunk, the first found among equals; how many."""
+    """Write the most probable pieces of a chunk, the first found if equal. Return how many."""
     size = stop - start
     lexicon, spellings, scores, reach = tables.lexicon, tables.spellings, tables.scores, tables.reach
     best, piece, origin, ends = scratch
     best[0] = 0.0
-    for end in range(1, size + 1):  # until a piece is better, each character by itself: so every place has an origin
+    for end in range(1, size + 1):  # start with single characters, so that every position has an origin
         best[U(end)], piece[U(end)], origin[U(end)] = -np.inf, -1, end - 1
     for at in range(size):
         key = SEED
@@ -275,7 +276,7 @@ def _split(values, start, stop, tables, symbols, scratch):
 
 @njit(cache=True, nogil=True)
 def stand_alone(starts, sizes, tables):
-    """Which pieces are what their own characters become."""
+    """Return which pieces their own characters are encoded as."""
     symbols = np.empty(4 * LONGEST, np.int32)
     scratch = _scratch()
     ranks = np.empty(4 * LONGEST, np.int32)
@@ -297,7 +298,7 @@ def stand_alone(starts, sizes, tables):
 
 @njit(cache=True, nogil=True)
 def _decode(data, at):
-    """The code point (above ASCII) whose UTF-8 begins at `at`, and where the next one begins."""
+    """Return the code point (above ASCII) whose UTF-8 begins at `at`, and where the next one begins."""
     lead = np.int64(data[U(at)])
     code = np.int64(data[U(at + 1)]) & 0x3F
     if lead < 0xE0:
@@ -310,7 +311,7 @@ def _decode(data, at):
 
 @njit(cache=True, nogil=True)
 def _may_change(here, code, before, previous, composites):
-    """Whether Unicode normalisation may reorder or compose a joining code point with what stands before it."""
+    """Whether Unicode normalisation may reorder a joining code point, or compose it with the one before."""
     ccc = here >> _CLASS & 0xFF
     starter, whole = before >> _STARTER & 1, before >> _WHOLE & 1
     disorder = ccc != 0 and before >> _LAST_CLASS & 0xFF > ccc
@@ -331,7 +332,7 @@ def _may_change(here, code, before, previous, composites):
 
 @njit(cache=True, nogil=True)
 def _take(here, values, keys, starts, size, chunks, state, last, key):
-    """Append a character, without a branch: white space after white space is overwritten by what follows."""
+    """Append a character without branching. White space after white space is overwritten by what follows."""
     kind = here >> _KIND & 7
     value = np.int32(here)
     begins = (_BEGINS >> (state << 3 | kind) & 1) | np.int64((kind == OTHER) & (state == OTHER) & (value != last))
@@ -345,11 +346,11 @@ def _take(here, values, keys, starts, size, chunks, state, last, key):
 
 @njit(cache=True, nogil=True)
 def _read(data, at, stop, code, before, tables, window, missing):
-    """Normalise and cut until `stop`, or until WINDOW characters are there and a word ends.
+    """Normalise and cut until `stop`, or until there are WINDOW characters and a word ends.
 
-    `code` and `before` are the last code point and its entry. Chunk i is values[starts[i] : starts[i + 1]], keys[...]
-    holds the hash of a chunk up to here. Returns how far it came, the last code point and its entry, how many chunks
-    there are, and whether all went well.
+    `code` and `before` are the last code point and its entry. Chunk i is values[starts[i] : starts[i + 1]], and keys[j]
+    is the hash of its chunk up to character j. Return where reading stopped, the last code point and its entry, the
+    number of chunks, and whether the kernels can handle the text.
     """
     values, keys, starts = window
     pages, entries, expansions, composites = tables.pages, tables.entries, tables.expansions, tables.composites
@@ -358,7 +359,7 @@ def _read(data, at, stop, code, before, tables, window, missing):
     fine = True
     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
     while at < stop and (size < WINDOW or state != SPACE):
-        if size > len(values) - 32:  # a word that the window does not hold; no code point becomes 32 characters
+        if size > len(values) - 32:  # a word longer than the window; no code point becomes 32 characters
             size = chunks = 0
             fine = False
         previous = code
@@ -394,7 +395,7 @@ def _read(data, at, stop, code, before, tables, window, missing):
 
 @njit(cache=True, nogil=True)
 def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
-    """Append the pieces of the chunks (BPE); how many tokens there are then, or -1 if a chunk or all is too long."""
+    """Append the pieces of the chunks (BPE). Return the number of tokens, or -1 if a chunk or the text is too long."""
     values, keys, starts = window
     words, spellings, bytes = tables.words, tables.spellings, tables.bytes
     merges, merged = tables.merges, tables.merged
@@ -419,7 +420,7 @@ def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
 
 @njit(cache=True, nogil=True)
 def _write_split(window, chunks, tables, symbols, scratch, tokens, written):
-    """The same for unigram; apart, because one function with both is slower for either."""
+    """The same for unigram. One function for both would be slower for each."""
     values, keys, starts = window
     words, spellings = tables.words, tables.spellings
     if len(tokens) - written < chunks:
@@ -441,7 +442,7 @@ def _write_split(window, chunks, tables, symbols, scratch, tokens, written):
 
 @njit(cache=True, nogil=True)
 def _copy(window, chunks, tokens, written):
-    """Append the code points of each chunk and a line end, for a table without pieces."""
+    """Append the code points of each chunk and a line end, for tables without pieces."""
     values, _, starts = window
     if len(tokens) - written < 2 * starts[chunks]:
         return -1
@@ -456,10 +457,10 @@ def _copy(window, chunks, tokens, written):
 
 @njit(cache=True, nogil=True)
 def encode(data, lengths, tables, whole, tokens, counts, missing):
-    """Pieces (or whole chunks) of sentences that lie one after another in `data`, `lengths` bytes each.
+    """Encode sentences, stored one after another in `data`, `lengths` bytes each, as pieces (or whole chunks).
 
-    Fills `tokens` and `counts` (-1 for a sentence left to `tokenizers`), marks the pages of the table that were wanted
-    but are not there yet, and returns how many tokens were written.
+    Fill `tokens` and `counts` (-1 for a sentence left to `tokenizers`), mark the pages of the table that are needed but
+    not loaded yet, and return how many tokens were written.
     """
     window = np.empty(2 * WINDOW, np.int32), np.empty(2 * WINDOW, np.uint64), np.empty(2 * WINDOW, np.int32)
     symbols = np.empty(4 * LONGEST, np.int32)
@@ -490,7 +491,7 @@ def encode(data, lengths, tables, whole, tokens, counts, missing):
 
 @njit(cache=True, nogil=True)
 def tally(chunks):
-    """Distinct chunks (code points, a line end after each) in the order they first come, and how often each does."""
+    """Return the distinct chunks (code points, each with a line end) in order of first occurrence, and their counts."""
     slots = 1
     while slots < 2 * np.sum(chunks == 10) + 2:
         slots *= 2

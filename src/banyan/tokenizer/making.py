@@ -14,11 +14,11 @@ from banyan.errors import BanyanError
 from banyan.support import threads as pool
 from banyan.tokenizer.rules import BLOCK, BLOCK_CHARACTERS, BYTES, START, assemble, make_fast, pair_of, utf8
 
-COVERAGE = 0.9995  # of the text, by the characters of the alphabet
-FEW = 256  # characters are all in the alphabet
-MOST_WORDS = 1_000_000  # distinct chunks held while counting; beyond, those rare so far are forgotten
-TRAINED_ON = 20_000_000  # chunks; the counts of a larger corpus are scaled down to it
-SMALLEST = 300  # vocabulary
+COVERAGE = 0.9995  # the share of the text that the alphabet covers
+FEW = 256  # the alphabet has at least this many characters, if there are so many
+MOST_WORDS = 1_000_000  # distinct chunks held while counting; beyond that, the rarest are dropped
+TRAINED_ON = 20_000_000  # chunks; the counts of a larger corpus are scaled down to this
+SMALLEST = 300  # the smallest vocabulary
 
 
 def train_on(
@@ -30,15 +30,15 @@ def train_on(
     zero_digits: bool,
     show_progress: bool,
 ) -> tokenizers.Tokenizer:
-    """The tokenizer that Tokenizer.train wraps."""
+    """Train the tokenizer that Tokenizer.train wraps."""
     if kind not in ("bpe", "unigram"):
         raise BanyanError(f"kind must be bpe or unigram, not {kind!r}")
     if vocab_size is not None and vocab_size < SMALLEST:
-        raise BanyanError(f"vocab_size must be at least {SMALLEST} (256 of them stand for bytes), not {vocab_size}")
+        raise BanyanError(f"vocab_size must be at least {SMALLEST} (256 pieces are bytes), not {vocab_size}")
     counts = _count(texts, (lowercase, zero_digits))
     words = sum(count for chunk, count in counts.items() if chunk[0] == START)
     if not words:
-        raise BanyanError("there is no text to make a vocabulary of")
+        raise BanyanError("there is no text to train a vocabulary on")
     size = vocab_size or max(SMALLEST, round(vocab_factor * suitable_vocab_size(words)))
     alphabet = _alphabet(counts, size)
     counts = _known(counts, alphabet)
@@ -47,13 +47,13 @@ def train_on(
 
 
 def suitable_vocab_size(words: int) -> int:
-    """25,000 pieces for ten million words or more, fewer for less: the square root of the share, in hundreds."""
+    """Return 25,000 pieces for ten million words or more; below that, in proportion to the square root of the words."""
     share = min(words / 10_000_000, 1.0)
     return max(1000, round(25_000 * share**0.5 / 100) * 100)
 
 
 def _count(texts: Iterable[str], settings: tuple[bool, bool]) -> dict[str, int]:
-    """How often each chunk comes, white space and punctuation cut as `encode` will cut them."""
+    """Count chunks, cut at white space and punctuation as `encode` cuts them."""
     from banyan.tokenizer.kernels import tally
 
     fast = make_fast(settings, [])
@@ -75,14 +75,14 @@ def _count(texts: Iterable[str], settings: tuple[bool, bool]) -> dict[str, int]:
             for chunk, times in zip(chunks, counts, strict=True):
                 total[chunk] += times
         least = 1
-        while len(total) > MOST_WORDS:  # a corpus without end: forget what is rare so far
+        while len(total) > MOST_WORDS:  # a huge corpus: drop what is rare so far
             least += 1
             total = Counter({chunk: times for chunk, times in total.items() if times >= least})
     return total
 
 
 def _waves(texts: Iterable[str]) -> Iterator[list[tuple[list[str], int]]]:
-    """Blocks of texts with the number of their first, a few blocks at a time."""
+    """Yield blocks of texts with the number of their first text, a few blocks at a time."""
     jobs: list[tuple[list[str], int]] = []
     block: list[str] = []
     size = 0
@@ -99,7 +99,7 @@ def _waves(texts: Iterable[str]) -> Iterator[list[tuple[list[str], int]]]:
 
 
 def _alphabet(counts: dict[str, int], vocab_size: int) -> set[str]:
-    """The characters that cover COVERAGE of the text, or the FEW most frequent; at most half of the vocabulary."""
+    """Return the characters that cover COVERAGE of the text, at least FEW and at most half the vocabulary."""
     characters: Counter[str] = Counter()
     for chunk, times in counts.items():
         for character in chunk:
@@ -112,7 +112,7 @@ def _alphabet(counts: dict[str, int], vocab_size: int) -> set[str]:
 
 
 def _known(counts: dict[str, int], alphabet: set[str]) -> dict[str, int]:
-    """Chunks with characters of the alphabet only, in a fixed order: others are broken where they have another one."""
+    """Return chunks of alphabet characters only, in a fixed order. Other chunks are split at characters outside it."""
     known: Counter[str] = Counter()
     for chunk, times in counts.items():
         if alphabet.issuperset(chunk):
@@ -127,10 +127,10 @@ def _known(counts: dict[str, int], alphabet: set[str]) -> dict[str, int]:
 def _merges(
     counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """At most `size` pieces of a BPE, the alphabet first, and its merges.
+    """Return at most `size` BPE pieces, the alphabet first, and the merges.
 
-    The library's trainer takes texts, not counts, so a chunk is fed as often as it comes. Its result does not depend on
-    the order of its hash tables once the alphabet is given: pairs of equal count are ranked by their ids.
+    The trainer of `tokenizers` takes texts, not counts, so each chunk is repeated as often as it occurs. With a given
+    alphabet its result does not depend on the order of its hash tables: pairs of equal count are ranked by id.
     """
     total = sum(counts.values())
     scale = min(1.0, TRAINED_ON / total)
@@ -157,7 +157,7 @@ def _train_bpe(counts: dict[str, int], alphabet: set[str], size: int, show_progr
 
 
 def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool) -> models.Unigram:
-    """Three times as many pieces as wanted come from BPE; those that matter least go, a quarter at a time."""
+    """Start with three times as many pieces from BPE, and prune the least useful quarter at a time."""
     from banyan.tokenizer.unigram import Unigram
 
     size -= len(BYTES)

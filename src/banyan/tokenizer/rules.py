@@ -11,20 +11,20 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 if TYPE_CHECKING:
-    from banyan.tokenizer.tables import Fast
+    from banyan.tokenizer.lookup import Fast
 
 START = "▁"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 WHITE = r"\s"
-MARKS = r"\p{M}\x{200C}\x{200D}"  # the joiners of Indic and Persian words, and of emoji, go with what they join
+MARKS = r"\p{M}\x{200C}\x{200D}"  # the joiners in Indic and Persian words and in emoji stay with what they join
 CUT = rf"{START}?(?:[\p{{L}}{MARKS}]+|\p{{N}}[\p{{N}}{MARKS}]*|([^{START}\p{{L}}\p{{N}}{MARKS}])\1*[{MARKS}]*)"
-LARGEST = 1 << 21  # ids of a vocabulary that has holes, and pieces or merges of one that the kernels take
+LARGEST = 1 << 21  # the limit for ids if they have gaps, and for pieces and merges in the kernels
 BLOCK = 2048  # texts in one job
 BLOCK_CHARACTERS = 1 << 20  # or fewer texts, if they are long
 
 
 def character_steps(lowercase: bool, zero_digits: bool) -> list[normalizers.Normalizer]:
-    """What happens to characters, whatever stands beside them once NFKC is done."""
+    """Return the normalisation steps that, after NFKC, treat each character independently."""
     steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
     if lowercase:
         steps.append(normalizers.Lowercase())
@@ -59,7 +59,7 @@ def decoder() -> decoders.Decoder:
 
 
 def settings_of(state: dict[str, Any]) -> tuple[bool, bool] | None:
-    """(lowercase, zero_digits) of a tokenizer that does in every respect what ours do, or None."""
+    """Return (lowercase, zero_digits) if a tokenizer works exactly like ours, else None."""
     if state["added_tokens"] or state["post_processor"] or not _is_plain(state["model"]):
         return None
     for lowercase in (False, True):
@@ -71,7 +71,7 @@ def settings_of(state: dict[str, Any]) -> tuple[bool, bool] | None:
 
 
 def _is_plain(model: dict[str, Any]) -> bool:
-    """Whether a model is BPE or unigram with bytes to fall back to and nothing out of the way."""
+    """Whether a model is BPE or unigram with byte fallback and no unusual options."""
     if model["type"] == "BPE":
         options = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
         plain = not any(model.get(option) for option in options)
@@ -87,7 +87,7 @@ def _is_plain(model: dict[str, Any]) -> bool:
 
 
 def make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Fast:
-    from banyan.tokenizer import kernels, tables  # imported here because Numba takes long to import
+    from banyan.tokenizer import kernels, lookup  # imported here because importing Numba is slow
 
     def marked(kind: str) -> Callable[[str], str]:
         return normalizers.Replace(Regex(kind), "_").normalize_str
@@ -98,22 +98,22 @@ def make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) 
         kernels.MARK: marked(f"[{MARKS}]"),
         kernels.SPACE: marked(WHITE),
     }
-    return tables.Fast(pieces, normalizers.Sequence(character_steps(*settings)).normalize_str, kinds, **model)
+    return lookup.Fast(pieces, normalizers.Sequence(character_steps(*settings)).normalize_str, kinds, **model)
 
 
 def pair_of(merge: str | list[str]) -> tuple[str, str]:
-    """A merge as tokenizer.json writes it: a pair, or in older files the two with a space between."""
+    """Read a merge of tokenizer.json: a pair or, in older files, the two separated by a space."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left, right
 
 
 def without_surrogates(text: str) -> str:
-    """A lone surrogate is no character, and no file can hold it: U+FFFD stands for it."""
+    """Replace lone surrogates, which are not characters and cannot be encoded, by U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def utf8(texts: Iterable[str], first: int) -> list[bytes]:
-    """Texts in UTF-8; texts[0] is the caller's number `first`. A lone surrogate has no UTF-8 and becomes U+FFFD."""
+    """Encode texts in UTF-8. Lone surrogates become U+FFFD. first: the number of texts[0], for errors."""
     texts = list(texts)
     try:
         return list(map(str.encode, texts))
@@ -122,7 +122,7 @@ def utf8(texts: Iterable[str], first: int) -> list[bytes]:
     except TypeError:
         for number, text in enumerate(texts, first):
             if not isinstance(text, str):
-                raise TypeError(f"text {number} is not a string but {type(text).__name__}") from None
+                raise TypeError(f"text {number} is {type(text).__name__}, not a string") from None
         raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
@@ -14,11 +14,9 @@ from banyan.support.needs import needs
 from banyan.tokenizer.checks import bad_score
 from banyan.tokenizer.rules import START, character_steps, decoder
 
-if TYPE_CHECKING:
-    pass
 
 def from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> tokenizers.Tokenizer:
-    """A SentencePiece model as a tokenizer of the `tokenizers` library."""
+    """Convert a SentencePiece model to a tokenizer of the `tokenizers` library."""
     with needs("Reading a SentencePiece model", "sentencepiece"):
         from google.protobuf.message import DecodeError
         from sentencepiece import sentencepiece_model_pb2
@@ -31,7 +29,7 @@ def from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> to
         raise BanyanError("this is not a SentencePiece model")
     kinds = type(proto).SentencePiece
     if any(piece.type in (kinds.USER_DEFINED, kinds.UNUSED) for piece in proto.pieces):
-        raise BanyanError("SentencePiece models with user-defined or unused pieces cannot be used")
+        raise BanyanError("SentencePiece models with user-defined or unused pieces are not supported")
     for piece in proto.pieces:
         if not math.isfinite(piece.score):
             raise bad_score(piece.piece, piece.score)
@@ -40,10 +38,10 @@ def from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> to
     elif proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:
         tokenizer = tokenizers.Tokenizer(_sentencepiece_unigram(proto, kinds))
     else:
-        raise BanyanError("only the BPE and unigram models of SentencePiece can be used")
+        raise BanyanError("only the BPE and unigram models of SentencePiece are supported")
     before = character_steps(lowercase, zero_digits)[1:-1]
     tokenizer.normalizer = normalizers.Sequence([*before, *_sentencepiece_steps(proto.normalizer_spec)])
-    if not any(START in piece.piece[1:] for piece in proto.pieces):  # then words do not know of each other
+    if not any(START in piece.piece[1:] for piece in proto.pieces):  # then no piece spans several words
         tokenizer.pre_tokenizer = pre_tokenizers.Split(START, "merged_with_next")
     tokenizer.decoder = decoder()
     return tokenizer
@@ -60,10 +58,10 @@ def _sentencepiece_steps(spec: Any) -> list[normalizers.Normalizer]:
 
 
 def _charsmap_steps(charsmap: bytes) -> list[normalizers.Normalizer]:
-    """A SentencePiece table of characters, as its few rules of its own and then NFKC if that is what it amounts to.
+    """Convert a SentencePiece character map to a few rules followed by NFKC, if it amounts to that.
 
-    `Precompiled` would take the table as it is, but loses what is joined to a character that has an entry: ½ and U+0301
-    become 1⁄2. With NFKC, sequences that SentencePiece leaves alone may be composed: ﬁ and U+0301 become fí.
+    `Precompiled` would take the map as it is, but it drops marks that combine with a mapped character: ½ with U+0301
+    becomes 1⁄2. NFKC may compose sequences that SentencePiece leaves alone: ﬁ with U+0301 becomes fí.
     """
     precompiled, nfkc = normalizers.Precompiled(charsmap), normalizers.NFKC()
     rules: dict[str, list[str]] = {}
@@ -71,7 +69,7 @@ def _charsmap_steps(charsmap: bytes) -> list[normalizers.Normalizer]:
         becomes = precompiled.normalize_str(character)
         if becomes in (nfkc.normalize_str(character), unicodedata.normalize("NFKC", character)):
             continue
-        if unicodedata.category(character) != "Cn":  # else it is only newer than our tables
+        if unicodedata.category(character) != "Cn":  # else it is merely newer than our Unicode tables
             rules.setdefault(becomes, []).append(character)
     if len(rules) > 16:
         return [precompiled]
@@ -80,7 +78,7 @@ def _charsmap_steps(charsmap: bytes) -> list[normalizers.Normalizer]:
 
 
 def _sentencepiece_bpe(proto: Any, kinds: Any) -> models.BPE:
-    """Any two pieces that make a third merge, the best-scored third first."""
+    """Merge any two pieces that form a third. The merge order is the score of the third, highest first."""
     vocabulary = {piece.piece: id for id, piece in enumerate(proto.pieces)}
     score = {piece.piece: piece.score for piece in proto.pieces if piece.type == kinds.NORMAL}
     merges = [
@@ -95,7 +93,7 @@ def _sentencepiece_bpe(proto: Any, kinds: Any) -> models.BPE:
 
 
 def _sentencepiece_unigram(proto: Any, kinds: Any) -> models.Unigram:
-    """Pieces such as <s> get a space in their name: no text has one then, so they cannot be found in it."""
+    """Append a space to the names of pieces such as <s>, so that they never match any text."""
     hidden = (kinds.UNKNOWN, kinds.CONTROL)
     vocabulary = [(piece.piece + " " * (piece.type in hidden), piece.score) for piece in proto.pieces]
     unknown = next((id for id, piece in enumerate(proto.pieces) if piece.type == kinds.UNKNOWN), None)

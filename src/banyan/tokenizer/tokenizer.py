@@ -1,16 +1,16 @@
-"""Raw text in, ragged pieces out: (tokens, offsets).
+"""Tokenizer: text in, ragged pieces (tokens, offsets) out.
 
-Our own tokenizers, BPE or unigram, are files of the `tokenizers` library and mean what that library makes of them:
+Our own tokenizers, BPE or unigram, are files of the `tokenizers` library, which defines their result:
 
-  normalised  NFKC, lower case if asked for, every decimal digit 0 if asked for, a literal ▁ turned into _,
-              white space (Unicode's) to single spaces, none at the ends; lone surrogates count as U+FFFD
-  cut         at spaces, and between letters (with their marks), numbers and other characters; only repeats of one other
-              character ("...") stay together. A word's first chunk begins with ▁: "(word)," is ▁( word ) ,
-  pieces      merges or splits inside a chunk; a character outside the alphabet is spelt in bytes <0x00> .. <0xFF>, so
-              that nothing is unknown and decoding gives back the normalised text
+  normalise  NFKC; lower case and all decimal digits to 0 if asked for; a literal ▁ becomes _; Unicode white space
+             becomes single spaces, none at the ends; lone surrogates become U+FFFD
+  cut        at spaces, and between letters (with their marks), numbers and other characters. Only repetitions of one
+             other character ("...") stay together. The first chunk of a word begins with ▁: "(word)," is ▁( word ) ,
+  encode     merge or split inside a chunk. A character outside the alphabet is spelt in bytes <0x00> .. <0xFF>, so
+             nothing is unknown, and decoding returns the normalised text
 
-`encode` makes the same pieces in Numba (backends/_text.py), some thirty times faster. A tokenizer.json or SentencePiece
-model from elsewhere is left to `tokenizers`, at the speed of that.
+`encode` computes the same pieces in Numba (kernels.py), about thirty times faster. A tokenizer.json or SentencePiece
+model from elsewhere is left to `tokenizers`, at its speed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from banyan.tokenizer.rules import (
 from banyan.tokenizer.sentencepiece import from_sentencepiece
 
 if TYPE_CHECKING:
-    from banyan.tokenizer.tables import Fast
+    from banyan.tokenizer.lookup import Fast
 
 
 
 class Tokenizer:
-    """A tokenizer.json and what we do with it. Safe to use from several threads at once."""
+    """A tokenizer.json and its use. Safe to use from several threads at once."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         check_ids(tokenizer)
@@ -79,11 +79,11 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | Path, *, lowercase: bool = False, zero_digits: bool = False) -> Tokenizer:
-        """A tokenizer.json, or a SentencePiece .model.
+        """Load a tokenizer.json or a SentencePiece .model.
 
-        Tokenizers like BPEmb's leave lower case and digits to the caller: for a .model (only) the two flags put these
-        steps in front. Its pieces are those of SentencePiece but for ties and for sequences of combining marks that
-        SentencePiece does not normalise.
+        Some SentencePiece tokenizers, such as BPEmb's, leave lower-casing and digits to the caller. For a .model
+        (only), the two flags add these steps. The pieces are those of SentencePiece except for ties and for sequences
+        of combining marks that SentencePiece does not normalise.
         """
         path = Path(path)
         try:
@@ -99,15 +99,15 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
-        """The tokenizer whose `to_json` this is."""
+        """Load what `to_json` returned."""
         try:
             tokenizer = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # what `tokenizers` raises is a bare Exception
+        except Exception as error:  # `tokenizers` raises a bare Exception
             raise BanyanError(f"this is not a tokenizer.json ({error})") from None
         return cls(tokenizer)
 
     def to_json(self) -> str:
-        """What `save` writes: the same text for the same tokenizer, so that it can serve as its fingerprint."""
+        """Return what `save` writes. The same tokenizer gives the same text, so it can serve as a fingerprint."""
         return self._tokenizers.to_str()
 
     def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
@@ -128,14 +128,14 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of pieces; a token is below it."""
+        """The number of pieces. Tokens are smaller."""
         return len(self.pieces)
 
     def encode(self, texts: Sequence[str], threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ragged pieces: those of text i are tokens[offsets[i] : offsets[i + 1]], int32 and int64.
+        """Return int32 tokens and int64 offsets: the pieces of text i are tokens[offsets[i] : offsets[i + 1]].
 
-        `threads` is for our own tokenizers; `tokenizers` sees to its threads itself. Beyond what it is given and
-        returns, this holds a few blocks of texts at a time.
+        `threads` applies to our own tokenizers; `tokenizers` manages its own threads. Besides the texts and the result,
+        only a few blocks of texts are held in memory.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of strings, not one string")
@@ -154,7 +154,7 @@ class Tokenizer:
         return tokens, offsets
 
     def _encode(self, texts: Sequence[str], first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of a block and how many for each text; texts[0] is the caller's number `first`."""
+        """Return the tokens of a block and their number per text. first: the number of texts[0], for errors."""
         encoded = utf8(texts, first)
         if self._fast is None:
             return self._by_the_library(encoded)
@@ -162,7 +162,7 @@ class Tokenizer:
         odd = np.flatnonzero(counts < 0)
         if not len(odd):
             return ids, counts
-        from banyan.tokenizer.tables import splice
+        from banyan.tokenizer.lookup import splice
 
         return splice(ids, counts, odd, *self._by_the_library([encoded[text] for text in odd])), counts
 
@@ -173,10 +173,10 @@ class Tokenizer:
         return np.fromiter(chain.from_iterable(pieces), np.int32, counts.sum()), counts
 
     def encode_with_offsets(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
-        """Pieces of one text, the same as `encode` gives, and the characters of `text` that each stands for.
+        """Return the pieces of one text, the same as from `encode`, and the span of `text` that each covers.
 
-        White space before a word belongs to no piece, so a lone ▁ has an empty span; the bytes of a character share
-        its span, as do several pieces of one character such as ½.
+        White space before a word belongs to no piece, so a lone ▁ has an empty span. The bytes of a character share its
+        span, as do several pieces of one character such as ½.
         """
         clean = utf8([text], 0)[0].decode()
         encoding = self._tokenizers.encode(clean, add_special_tokens=False)
@@ -185,7 +185,7 @@ class Tokenizer:
 
     @cached_property
     def _fast(self) -> Fast | None:
-        """The kernels' tables, if this is a tokenizer of our own. (Two threads may build them at once: no harm.)"""
+        """The tables of the kernels, if this is one of our own tokenizers. Building them in two threads is harmless."""
         state = json.loads(self.to_json())
         settings = settings_of(state)
         if settings is None:
@@ -201,7 +201,7 @@ class Tokenizer:
 
 
 def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """Stretches of at most BLOCK texts, and BLOCK_CHARACTERS characters unless one text alone has more."""
+    """Return ranges of at most BLOCK texts and BLOCK_CHARACTERS characters, unless one text alone has more."""
     try:
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     except TypeError:
@@ -218,7 +218,7 @@ def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _apart(pieces: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """A unigram model takes neighbouring unknown characters for one: give each its span, where that can be told."""
+    """Give neighbouring unknown characters, which a unigram model treats as one, separate spans where possible."""
     apart: list[tuple[int, int]] = []
     for (start, end), run in groupby(zip(pieces, offsets, strict=True), key=lambda pair: pair[1]):
         names = [piece for piece, _ in run]
@@ -233,7 +233,7 @@ def _apart(pieces: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int,
 
 
 def _spans(text: str, pieces: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Make the spans that `tokenizers` gives tight around words, and whole around composed characters."""
+    """Make the spans from `tokenizers` tight around words, and complete around composed characters."""
     spans = []
     following, shared, whole = len(text), None, (len(text), len(text))
     for piece, (start, end) in zip(reversed(pieces), reversed(offsets), strict=True):

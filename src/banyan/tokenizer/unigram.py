@@ -1,6 +1,6 @@
-"""Training of unigram tokenizers: pieces fitted to counted chunks and pruned.
+"""Train unigram tokenizers: fit pieces to counted chunks by EM, and prune them.
 
-(That of `tokenizers` adds up in the order of a hash table: no two runs are alike.)
+(The trainer of `tokenizers` sums in the order of a hash table, so no two runs give the same result.)
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from numba import njit
 
 from banyan.tokenizer.kernels import LONGEST, SEED, Floats, Ints, Longs, extend, find, hash_words, slots_for, spell_out
 
-FEW = 10.0  # what a piece more costs in the scores that fitting begins with
+FEW = 10.0  # the cost of each piece in the initial scores
 
 
 @njit(cache=True, nogil=True)
 def _edges(chunks, start, stop, lexicon, spellings, reach, edges, banned):
-    """All pieces inside chunks[start:stop] as (begin, end, piece), by begin; how many."""
+    """Write all pieces inside chunks[start:stop] as (begin, end, piece), sorted by begin. Return how many."""
     count = 0
     for at in range(start, stop):
         key = SEED
@@ -33,7 +33,7 @@ def _edges(chunks, start, stop, lexicon, spellings, reach, edges, banned):
 
 @njit(cache=True, nogil=True)
 def expect(chunks, starts, counts, lexicon, spellings, scores, reach):
-    """How often each piece is expected, over all ways to split each chunk, weighted by their probabilities."""
+    """Return the expected count of each piece over all ways to split each chunk, weighted by probability."""
     expected = np.zeros(len(scores))
     edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
     ahead = np.empty(LONGEST + 1)
@@ -56,7 +56,7 @@ def expect(chunks, starts, counts, lexicon, spellings, scores, reach):
 
 @njit(cache=True, nogil=True)
 def without(starts, sizes, lexicon, spellings, scores, reach):
-    """The best score of each piece's characters if the piece itself were not there."""
+    """Return the best score of the characters of each piece without the piece itself."""
     best = np.empty(LONGEST + 1)
     edges = np.empty((LONGEST * min(reach, LONGEST), 3), np.int32)
     result = np.empty(len(scores))
@@ -83,14 +83,14 @@ class Unigram:
         self._starts = np.cumsum([0, *map(len, parts)])
         self._counts = np.array([*parts.values()], np.int64)
         self.pieces = [piece for piece in pieces if len(piece) <= LONGEST]
-        self.scores = [-FEW] * len(self.pieces)  # to begin with: the fewer pieces the better
+        self.scores = [-FEW] * len(self.pieces)  # initially, fewer pieces are better
 
     def _lexicon(self) -> tuple[Longs, Ints, Longs, Longs]:
         spellings, starts, sizes = spell_out(self.pieces, ord)
         return hash_words(spellings, starts, sizes, slots_for(len(sizes))), spellings, starts, sizes
 
     def fit(self, rounds: int) -> Floats:
-        """Scores from expected counts, some times over; the last expectations."""
+        """Update the scores from expected counts, `rounds` times. Return the last expected counts."""
         lexicon, spellings, _, sizes = self._lexicon()
         reach = int(sizes.max())
         for _ in range(rounds):
@@ -100,7 +100,7 @@ class Unigram:
         return expected
 
     def prune(self, size: int) -> None:
-        """Keep all characters, and of the longer pieces those whose loss would cost the text most."""
+        """Keep all single characters, and the longer pieces whose removal would lower the likelihood most."""
         expected = self.fit(2)
         lexicon, spellings, starts, sizes = self._lexicon()
         scores = np.array(self.scores)

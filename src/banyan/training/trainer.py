@@ -14,7 +14,7 @@ import torch
 from banyan.config import Config
 from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
-from banyan.corpus.textfile import kind
+from banyan.corpus.textfile import file_kind
 from banyan.encoder import TOKENIZER, WEIGHTS, Banyan, load_weights
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import read_pairs
@@ -202,7 +202,7 @@ def _corpus(
 
 def _dev_text(dev: str, column: str | None, layout: str, spool: Path | None, us: Processes) -> Corpus:
     """The held-out text. The column applies to it, too, if it is a table."""
-    is_text = kind(Path(dev)) in ("text", None)
+    is_text = file_kind(Path(dev)) in ("text", None)
     return _corpus(dev, None if is_text else column, layout, spool, us)
 
 

@@ -1,7 +1,7 @@
-"""The rows of an index: one Lance table on disk, with an index of words and, once it is large, one of vectors.
+"""The rows of an index: one Lance table on disk, with a full-text index and, once it is large, a vector index.
 
-Lance is columnar and read from disk, so a collection may be larger than memory. A write becomes visible whole, by the
-appearance of one small file (the manifest of a version); a process killed before that has written nothing.
+Lance is columnar and reads from disk, so a collection can be larger than memory. A write is atomic: it becomes visible
+when one small file, the manifest of a version, appears. A process killed before that has written nothing.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from banyan.support.needs import needs
 if TYPE_CHECKING:
     import pyarrow
 
-APPROXIMATE_FROM = 100_000  # rows; below, every vector is looked at: some 100 ms at most
-PROBES = 50  # partitions that are looked into, at least
-REFINED = 3000  # rows that are then compared exactly, or five times as many as are wanted: docs/search.md
+APPROXIMATE_FROM = 100_000  # rows; below that, every vector is compared, which takes at most about 100 ms
+PROBES = 50  # partitions to search, at least
+REFINED = 3000  # candidates to compare exactly, or five times k if that is more: docs/search.md
 NAME = "rows"
 OWN = ("text", "source", "row", "vector")  # columns that every row has
-OLD_VERSIONS = timedelta(hours=1)  # a search that began before this is over
+OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
 class Rows:
-    """A table of rows: text, vector, where it came from, and whatever columns its source has."""
+    """A table of rows: text, vector, source, row number and the columns of the source."""
 
     def __init__(self, folder: Path, table: Any) -> None:
         self._folder, self._table = folder, table
@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def columns(self) -> dict[str, pyarrow.DataType]:
-        """Those of the sources: name and type."""
+        """Name and type of the columns that come from sources."""
         return {field.name: field.type for field in self._table.schema if field.name not in OWN}
 
     @property
@@ -73,14 +73,14 @@ class Rows:
         return self._table.schema.field("vector").type.list_size
 
     def add_columns(self, kinds: dict[str, pyarrow.DataType]) -> None:
-        """Empty in the rows that are there already."""
+        """Add columns. They are null in existing rows."""
         with needs("An index", "search"):
             import pyarrow as pa
         if kinds:
             self._table.add_columns([pa.field(name, kind) for name, kind in kinds.items()])
 
     def append(self, columns: dict[str, Any], vectors: np.ndarray) -> None:
-        """All of these rows or, if the process is killed, none. When this returns they are on the disk."""
+        """Add rows atomically. When this returns they are flushed to disk."""
         with needs("An index", "search"):
             import pyarrow as pa
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
@@ -91,12 +91,12 @@ class Rows:
             self._table.add(pa.table([(values | missing)[field.name] for field in schema], schema=schema))
             self._sync()
         except (RuntimeError, OSError) as error:
-            told = "the disk is full" if "No space left" in str(error) else first_line(error)
-            kept = "what was indexed before is kept, and the same command goes on"
-            raise BanyanError(f"cannot write to {self._folder}: {told}; {kept}") from None
+            reason = "the disk is full" if "No space left" in str(error) else first_line(error)
+            advice = "the rows indexed so far are kept, and the same command continues"
+            raise BanyanError(f"cannot write to {self._folder}: {reason}; {advice}") from None
 
     def delete(self, where: str) -> int:
-        """How many went."""
+        """Delete rows. Return how many."""
         before = len(self)
         with _condition(where):
             self._table.delete(where)
@@ -104,12 +104,12 @@ class Rows:
         return before - len(self)
 
     def last(self, source: str) -> int:
-        """The number of the source's last row here; 0 where there is none."""
+        """Return the number of the last row of a source in the table, or 0."""
         found = self._table.search().where(f"source = {quoted(source)}").select(["row"])
         return max((max(batch.column("row").to_pylist()) for batch in found.to_batches() if len(batch)), default=0)
 
     def scan(self, columns: Sequence[str], where: str | None = None, most: int | None = None) -> pyarrow.Table:
-        """Rows in the order of the table, at most so many."""
+        """Return at most `most` rows, in the order of the table."""
         query = self._table.search().select(list(columns))
         if most is not None:
             query = query.limit(most)
@@ -117,7 +117,7 @@ class Rows:
             return (query.where(where) if where else query).to_arrow()
 
     def vectors(self, where: str | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(ids [n], vectors [n, E]) of rows, by the thousand."""
+        """Yield batches of ids [n] and vectors [n, E]."""
         query = self._table.search().select(["vector"]).with_row_id(True)
         with _condition(where):
             for batch in (query.where(where) if where else query).to_batches():
@@ -125,7 +125,7 @@ class Rows:
                 yield batch.column("_rowid").to_numpy(), flat.reshape(-1, self.dim)
 
     def take(self, ids: np.ndarray, columns: Sequence[str]) -> list[dict]:
-        """The rows of these ids, in their order."""
+        """Return the rows with these ids, in this order."""
         if not len(ids):
             return []
         query = self._table.take_row_ids([int(row) for row in ids]).select(list(columns)).with_row_id()
@@ -138,19 +138,19 @@ class Rows:
     # --- Search ------------------------------------------------------------------------------------------------------
 
     def nearest(self, vector: np.ndarray, k: int, where: str | None = None, exact: bool = False) -> list[dict]:
-        """The k rows of the greatest dot product with `vector`."""
+        """Return the k rows with the largest dot product with `vector`."""
         query = self._table.search(vector, vector_column_name="vector", query_type="vector").distance_type("dot")
-        query = query.minimum_nprobes(PROBES).maximum_nprobes(0)  # 0: all, where few rows pass `where`
+        query = query.minimum_nprobes(PROBES).maximum_nprobes(0)  # 0: as many as it takes if few rows meet `where`
         query = query.refine_factor(max(REFINED // k, 5))
         return self._found(query.bypass_vector_index() if exact else query, k, where)
 
     def matching(self, text: str, k: int, where: str | None = None) -> list[dict]:
-        """The k rows whose words match best (BM25)."""
+        """Return the k best rows by BM25."""
         if not text.strip():
             return []
         with needs("An index", "search"):
             from lancedb.query import MatchQuery
-        match: Any = MatchQuery  # to a type checker all its arguments are required
+        match: Any = MatchQuery  # its type hints require all arguments
         return self._found(self._table.search(match(text, "text"), query_type="fts"), k, where)
 
     def _found(self, query: Any, k: int, where: str | None) -> list[dict]:
@@ -165,15 +165,16 @@ class Rows:
         return any(index.columns == ["vector"] for index in self._table.list_indices())
 
     def settle(self) -> None:
-        """Bring the indexes up to date, join small files, and drop what no version needs. Search is right without it,
-        only slower: rows that no index has yet are looked at one by one."""
+        """Update the indexes, merge small files and delete old versions.
+
+        Search is correct without it, only slower: rows that are not in an index yet are compared one by one."""
         if len(self) >= APPROXIMATE_FROM and self._outgrown():
             self._index_vectors()
         self._table.optimize(cleanup_older_than=OLD_VERSIONS)
         self._sync()
 
     def _outgrown(self) -> bool:
-        """Whether fewer rows were there when the vectors were last divided into partitions than came since."""
+        """Whether more rows were added since the vector index was built than it was built from."""
         names = [index.name for index in self._table.list_indices() if index.columns == ["vector"]]
         if not names:
             return True
@@ -186,7 +187,7 @@ class Rows:
         self._table.create_index("vector", config=IvfRq(distance_type="dot"), replace=True)
 
     def _index_words(self, language: str | None) -> None:
-        """ICU finds words in scripts without spaces, and keeps those of Indian scripts whole."""
+        """Create the full-text index. ICU handles scripts without spaces and keeps words of Indian scripts whole."""
         from lancedb.index import FTS
 
         known = language is not None
@@ -194,10 +195,10 @@ class Rows:
         try:
             self._table.create_index("text", config=words)
         except (ValueError, RuntimeError) as error:
-            raise BanyanError(f"no index of words can be made for language {language}: {first_line(error)}") from None
+            raise BanyanError(f"cannot build a full-text index for language {language}: {first_line(error)}") from None
 
     def _sync(self) -> None:
-        """Flush what is new to the disk, so that not even a power cut takes it back."""
+        """Flush new files to disk, so that they survive a power cut."""
         new = [path for path in _files(self._folder) if path not in self._synced]
         for path in new:
             files.sync(path)
@@ -207,20 +208,20 @@ class Rows:
 
 
 def quoted(text: str) -> str:
-    """As a string of SQL."""
+    """Return the text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 @contextmanager
 def _condition(where: str | None) -> Iterator[None]:
-    """Lance's complaint about a condition, as ours."""
+    """Turn Lance's error about a condition into a BanyanError."""
     try:
         yield
     except (ValueError, RuntimeError, OSError) as error:
         if where is None:
             raise
-        told = f"{where!r} is no condition that can be met here: {first_line(error)[:300]}"
-        raise BanyanError(f"{told} (it is SQL, as in: year >= 1900 AND author = 'Livy')") from None
+        reason = f"{where!r} is not a valid condition: {first_line(error)[:300]}"
+        raise BanyanError(f"{reason} (conditions are SQL, for example: year >= 1900 AND author = 'Livy')") from None
 
 
 def _database(folder: Path) -> Any:

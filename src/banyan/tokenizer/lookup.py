@@ -1,4 +1,4 @@
-"""A tokenizer of our own made ready for the kernels of _text.py: its tables, filled by asking `tokenizers`."""
+"""The lookup tables of one of our own tokenizers for the kernels, filled by calling `tokenizers`."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from banyan.tokenizer.kernels import (
     stand_alone,
 )
 
-_UNKNOWN = -10.0  # `tokenizers` gives an unknown character the lowest score, less ten
+_UNKNOWN = -10.0  # `tokenizers` gives an unknown character the lowest score minus ten
 
 
 class Fast:
-    """One tokenizer's tables, and the encoding of a block of sentences with them.
+    """The tables of one tokenizer; encodes blocks of sentences with them.
 
-    `normalize` and `kinds` are calls into `tokenizers`: what a code point becomes, and (for LETTER, NUMBER, MARK and
-    SPACE) a text with "_" for each character of that kind. Pages of the table of code points are filled when first
-    seen; each filling makes new tables, so that kernels running in other threads go on with the old ones undisturbed.
+    `normalize` and `kinds` call `tokenizers`: the former returns what a code point becomes, the latter (for LETTER,
+    NUMBER, MARK and SPACE) replace each character of that kind by "_". Pages of the table of code points are loaded
+    when first needed. Loading makes new tables, so kernels in other threads keep using the old ones.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Fast:
         return self._ids.get(character, -1 - ord(character))
 
     def _learn(self, pages: Iterable[int]) -> None:
-        """Fill pages of the table of code points, all at one go because every call into `tokenizers` has its price."""
+        """Load pages of the table of code points, all at once because each call into `tokenizers` is expensive."""
         with self._lock:
             tables = self._tables
             index = tables.pages.copy()
@@ -102,7 +102,7 @@ class Fast:
             )
 
     def _entries(self, codes: list[str], expansions: list[int]) -> list[int]:
-        apart = "\ue000" if "\n" in codes else "\n"  # keeps its neighbours from composing, and is not one of them
+        apart = "\ue000" if "\n" in codes else "\n"  # a separator that keeps its neighbours from composing
         becomes = self._normalize(apart.join(codes)).split(apart)
         characters = sorted(set("".join(becomes)))
         kind = dict.fromkeys(characters, OTHER)
@@ -116,7 +116,7 @@ class Fast:
         parts = unicodedata.normalize("NFKD", code)
         ccc, last_ccc = unicodedata.combining(parts[0]), unicodedata.combining(parts[-1])
         join = COMPOSING if parts[0] in _composites()[1] else ORDERED if ccc else FREE
-        jamo = "\u1161" <= parts[0] <= "\u1175" or "\u11a8" <= parts[0] <= "\u11c2"  # compose by rule, not by table
+        jamo = "\u1161" <= parts[0] <= "\u1175" or "\u11a8" <= parts[0] <= "\u11c2"  # composed by rule, not by table
         if unicodedata.category(code) == "Cn" or jamo or (join != FREE and parts != code):
             return entry(0, ODD)
         whole = parts == code or unicodedata.normalize("NFKC", code) == code
@@ -128,7 +128,7 @@ class Fast:
         return entry(place, MANY, len(becomes), join, whole, ccc, last_ccc)
 
     def encode(self, texts: Sequence[bytes], whole: bool = False) -> tuple[Ints, Longs]:
-        """Tokens of texts given in UTF-8, and how many for each: -1 for those that `tokenizers` has to do."""
+        """Return the tokens of UTF-8 texts, and their number per text: -1 for texts that are left to `tokenizers`."""
         data = np.frombuffer(b"".join(texts), np.uint8)
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         tokens = np.empty((1 + whole) * (len(data) + len(texts)) + 4 * LONGEST + 4 * WINDOW, np.int32)
@@ -144,7 +144,7 @@ class Fast:
 
 
 def splice(tokens: Ints, counts: Longs, where: Longs, more: Ints, more_counts: Longs) -> Ints:
-    """Tokens with those of the texts `where` put in, which had none; their counts are filled in."""
+    """Insert the tokens of the texts `where`, which had none, and fill in their counts."""
     places = np.cumsum(np.maximum(counts, 0))[where]
     counts[where] = more_counts
     return np.insert(tokens, np.repeat(places, np.maximum(more_counts, 0)), more)
@@ -152,7 +152,7 @@ def splice(tokens: Ints, counts: Longs, where: Longs, more: Ints, more_counts: L
 
 @cache
 def _composites() -> tuple[Longs, frozenset[str]]:
-    """The pairs of code points that compose, as a hash set, and those that come second in one."""
+    """Return the pairs of code points that compose, as a hash set, and the set of their second code points."""
     pairs = []
     for code in range(0xC0, 0x20000):  # the planes above hold ideographs only
         parts = unicodedata.decomposition(chr(code))

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from banyan.errors import BanyanError
-from banyan.evaluate.lexical import words
+from banyan.evaluate.word_similarity import word_similarity
 
 ANGLE = {"a": 0.0, "b": 0.4, "c": 1.1, "d": 1.9, "e": 2.6, "ice cream": 3.0}
 
@@ -22,7 +22,7 @@ LINES = ["a\tb\t10.0", "a\tc\t9.5", "a\td\t-2", "a\te\t0.31", "a\tice cream\t1.5
 @pytest.mark.parametrize("header", ["", "word1\tword2\tscore\n"])
 def test_scores_are_numbers_not_text(tmp_path, header):
     (tmp_path / "list.txt").write_text(header + "\n".join(LINES) + "\n")
-    outcome = words(encode, tmp_path / "list.txt", "mine")
+    outcome = word_similarity(encode, tmp_path / "list.txt", "mine")
     scores = [float(line.split("\t")[2]) for line in LINES]
     cosines = np.cos([ANGLE[line.split("\t")[1]] for line in LINES])
     assert outcome.value == pytest.approx(100 * stats.spearmanr(scores, cosines).statistic)
@@ -33,4 +33,4 @@ def test_scores_are_numbers_not_text(tmp_path, header):
 
 def test_a_list_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(BanyanError, match=r"cannot read pairs from .*none\.tsv"):
-        words(encode, tmp_path / "none.tsv", "mine")
+        word_similarity(encode, tmp_path / "none.tsv", "mine")

@@ -1,4 +1,4 @@
-"""The page of a map: one file of HTML that needs nothing else. Data in, text out."""
+"""The HTML page of a map: one file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import json
 from typing import Any
 
 
-def page(title: str, data: dict[str, Any]) -> str:
-    """data: x, y (whole numbers 0..65535), cluster, text, place: one of each for every point; clusters: name, size and
-    number of each."""
-    packed = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")  # no tag begins in it
+def map_page(title: str, data: dict[str, Any]) -> str:
+    """Return the page.
+
+    data: x, y (integers 0..65535), cluster, text and place, each a list with one entry per point; clusters: a list of
+    number, name and size."""
+    packed = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")  # no tag can begin
     packed = packed.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     parts = {"TITLE": html.escape(title), "STYLE": _STYLE, "DATA": packed, "SCRIPT": _SCRIPT}
-    pieces = _PAGE.split("@")  # data may contain anything, so nothing is looked for in it
+    pieces = _PAGE.split("@")  # the data may contain anything, so it is never searched
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
 
@@ -26,7 +28,7 @@ _PAGE = """<!doctype html>
 <style>@STYLE@</style>
 </head>
 <body>
-<canvas id="map" tabindex="0" role="img" aria-label="Map of texts; similar texts lie close together"></canvas>
+<canvas id="map" tabindex="0" role="img" aria-label="Map of texts; similar texts are close together"></canvas>
 <aside>
 <h1>@TITLE@</h1>
 <input id="search" type="search" placeholder="Search the texts" aria-label="Search the texts" autocomplete="off">
@@ -81,16 +83,16 @@ const n = data.x.length, canvas = document.getElementById("map"), draw = canvas.
 const tip = document.getElementById("tip"), count = document.getElementById("count");
 const results = document.getElementById("results"), legend = document.getElementById("legend");
 const lower = data.text.map(text => text.toLowerCase());
-let matches = null, only = 0, pointed = -1, waiting = false;   // matches: a Set, or null where nothing is looked for
-let scale = 1, left = 0, top_ = 0, width = 1, height = 1;      // screen = place * scale + left
+let matches = null, only = 0, pointed = -1, waiting = false;   // matches: a Set, or null if there is no search
+let scale = 1, left = 0, top_ = 0, width = 1, height = 1;      // screen = position * scale + left
 
-// Golden angles keep the colours of neighbours in the list apart.
+// The golden angle separates the colours of neighbours in the list.
 const colour = cluster => `hsl(${(cluster * 137.508) % 360} 62% ${cluster % 2 ? 46 : 58}%)`;
 const colours = data.clusters.map(cluster => colour(cluster.number));
 const screenX = i => data.x[i] * scale + left, screenY = i => data.y[i] * scale + top_;
 const shown = i => (!only || data.cluster[i] === only) && (!matches || matches.has(i));
 
-// A grid finds the points near the pointer without looking at all of them.
+// A grid finds the points near the pointer without checking all of them.
 const CELLS = 128, grid = new Map();
 for (let i = 0; i < n; i++) {
   const key = (data.x[i] >> 9) * CELLS + (data.y[i] >> 9);

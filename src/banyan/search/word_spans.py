@@ -1,4 +1,4 @@
-"""Words as people see them: between white space, without the punctuation around them."""
+"""Find the words of a text: separated by white space, without surrounding punctuation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import unicodedata
 _BETWEEN_SPACES = re.compile(r"\S+")
 
 
-def words(text: str) -> list[tuple[int, int]]:
-    """Where the words begin and end. Vowel signs and other marks belong to them, as in Indian scripts."""
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each word begins and ends. Vowel signs and other marks, as in Indian scripts, belong to words."""
     found = []
     for match in _BETWEEN_SPACES.finditer(text):
         start, end = match.span()
