@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait leave the cores to other processes
-import torch
-
 from tests.helpers import interpreter
+from tests.helpers.places import ROOT
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait leave the cores to other processes
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # two processes must not write one index of compiled kernels
+    os.environ["NUMBA_CACHE_DIR"] = str(ROOT / "build" / "numba" / worker)
+
+import torch
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for
 if not torch.cuda.is_available():
@@ -32,7 +36,6 @@ from experiments import data
 from tests.helpers.commands import unhurried
 from tests.helpers.corpora import write_lines
 from tests.helpers.models import tiny_model
-from tests.helpers.places import ROOT
 from tests.helpers.training import IN_PROCESSES, SMALL
 
 
