@@ -1,18 +1,21 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Each makes its own virtual environment.
 PYTHON ?= python3
 BIN = .venv/bin
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint docs bench clean
+.PHONY: demo test test-slow test-all lint docs bench clean
 
 demo: .venv/demo.installed  ## train on the text that comes with Python, then search it by meaning
 	$(BIN)/banyan demo
 
-test: lint  ## lint, types, and every test that is not slow
-	$(BIN)/python -m pytest
+test: lint  ## lint, types, and every test that is not slow, on two cores
+	$(PYTEST)
 
-test-slow: .venv/test.installed  ## the long tiers
-	$(BIN)/python -m pytest -m slow
+test-slow: .venv/test.installed  ## the tests that take minutes each
+	$(PYTEST) -m slow
+
+test-all: test test-slow
 
 lint: .venv/test.installed
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -12,11 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.helpers import interpreter
+from tests.helpers.places import ROOT
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait leave the cores to other processes
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # two processes must not write one index of compiled kernels
+    os.environ["NUMBA_CACHE_DIR"] = str(ROOT / "build" / "numba" / worker)
+
 import torch
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that deterministic products can be asked for
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
+    with contextlib.suppress(ImportError):
+        interpreter.hasten()
 
 from banyan import Banyan
 from banyan.commands import main
@@ -25,7 +36,6 @@ from experiments import data
 from tests.helpers.commands import unhurried
 from tests.helpers.corpora import write_lines
 from tests.helpers.models import tiny_model
-from tests.helpers.places import ROOT
 from tests.helpers.training import IN_PROCESSES, SMALL
 
 
@@ -100,22 +110,43 @@ def banyan(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
 
 
 @pytest.fixture(scope="session")
-def train_in_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[list]]]:
-    """Train in so many processes: the exit code and the messages of each."""
+def _forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[dict], list[list]]]:
+    """A process that forks others, which train: the exit code and the messages of each."""
     folder = tmp_path_factory.mktemp("messages")
     command = [sys.executable, "-m", "tests.helpers.several_processes"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin
+        assert server.stdout
 
-        def run(corpus: object, out: Path, *death: object, world: int = 2, **settings: object) -> list[list]:
-            request = {"corpus": str(corpus), "out": str(out), "settings": {**IN_PROCESSES, **settings}, "death": death}
-            request |= {"world": world, "port": _free_port(), "folder": str(folder)}
-            print(json.dumps(request), file=server.stdin, flush=True)
-            assert server.stdout
+        def ask(request: dict) -> list[list]:
+            print(json.dumps({**request, "folder": str(folder)}), file=server.stdin, flush=True)
             return json.loads(server.stdout.readline())
 
-        yield run
-        assert server.stdin
+        yield ask
         server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def train_in_processes(_forks) -> Callable[..., list[list]]:
+    """Train in so many processes: the exit code and the messages of each."""
+
+    def run(corpus: object, out: Path, *death: object, world: int = 2, **settings: object) -> list[list]:
+        request = {"corpus": str(corpus), "out": str(out), "settings": {**IN_PROCESSES, **settings}, "death": death}
+        return _forks(request | {"world": world, "port": _free_port()})
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def train_and_die(_forks) -> Callable[..., int]:
+    """Train in a process that dies at a certain moment, as killed_training.train does: its exit code."""
+
+    def run(corpus: Path, out: Path, moment: str, n: float) -> int:
+        ((code, messages),) = _forks({"killed": [str(corpus), str(out), moment, n]})
+        assert code <= 0, messages
+        return code
+
+    return run
 
 
 def _free_port() -> int:

@@ -312,7 +312,8 @@ def test_a_machine_where_no_cache_can_be_kept_still_encodes(folder, tmp_path):
     """Neither beside the source nor in a home: kernels are kept in a temporary folder."""
     source = ROOT / "src" / "banyan"
     shutil.copytree(source, tmp_path / "banyan", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "banyan/backends/__pycache__").touch()  # so that no folder of that name can be made
+    for folder_of_source in [path for path in (tmp_path / "banyan").rglob("*") if path.is_dir()]:
+        (folder_of_source / "__pycache__").touch()  # so that no folder of that name can be made
     environment = {"PATH": "", "HOME": "/proc/none", "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
     code = "import sys, banyan; print(banyan.Banyan.from_pretrained(sys.argv[1]).encode('some are born').shape)"
     done = subprocess.run(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -368,13 +369,12 @@ encoding.encode_file(Banyan.from_pretrained(folder / "model"), folder / "in.txt"
 """
 
 
-@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}, {}], ids=["resume", "overwrite", "plain"])
-def test_a_second_process_is_refused_while_the_first_one_writes(model, text, tmp_path, interrupted, options):
+def test_a_second_process_is_refused_while_the_first_one_writes(model, text, tmp_path, interrupted):
     model.save_pretrained(tmp_path / "model")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", _SLOW, str(tmp_path)], **pipes) as first:
         first.stdout.readline()
-        for inputs in (text, "-"):  # standard input would be copied into the folder
+        for options, inputs in product(({"resume": True}, {"overwrite": True}, {}), (text, "-")):  # "-" would be copied
             with pytest.raises(BanyanError, match=r"^another process is writing .*out\.npy: wait for it, or stop it$"):
                 encode_file(model, inputs, interrupted, **options)
         first.communicate("\n" * len(LINES), timeout=60)

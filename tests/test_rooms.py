@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.places import TESTS
+from tests.helpers.places import ROOT, TESTS
 
 FILES = sorted(TESTS.rglob("*.py"))
+BESIDE = {"helpers", "golden", "data", "experiments", "docs"}  # folders that belong to no room of src/banyan
 
 
 def imported(file: Path) -> set[str]:
@@ -23,10 +24,15 @@ def imported(file: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(TESTS)))
-def test_no_file_imports_a_test_file_or_a_conftest(file):
-    tests = {other.stem for other in FILES if other.name.startswith("test_")}
-    assert not imported(file) & (tests | {"conftest"}), "what two test files share belongs in tests/helpers"
+def test_no_file_imports_a_test_file_or_a_conftest():
+    tests = {file.stem for file in FILES if file.name.startswith("test_")}
+    for file in FILES:
+        assert not imported(file) & (tests | {"conftest"}), f"{file}: what test files share belongs in tests/helpers"
+
+
+def test_every_room_of_tests_is_a_room_of_the_code():
+    rooms = {path.name for path in TESTS.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms - BESIDE <= {path.parent.name for path in (ROOT / "src" / "banyan").glob("*/__init__.py")}
 
 
 def test_tests_and_helpers_keep_apart():
@@ -38,7 +44,7 @@ def test_tests_and_helpers_keep_apart():
 
 # --- The size of the rooms -------------------------------------------------------------------------------------------
 
-SOURCES = sorted((TESTS.parent / "src").rglob("*.py"))
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.stem)

@@ -197,11 +197,16 @@ def test_documentation_becomes_sentences(documentation, sentences):
     assert to_sentences(documentation) == sentences
 
 
-def test_this_pythons_own_library_is_large_enough_to_learn_from():
-    text = gather()
-    assert len(text.entries) > 4000
-    assert sum(len(sentence.split()) for sentence in text.sentences()) > 200_000
-    assert any(entry.name == "textwrap.dedent" for entry in text.entries)
+@pytest.fixture(scope="module")
+def own() -> StdlibText:
+    """The text of this Python's own library."""
+    return gather()
+
+
+def test_this_pythons_own_library_is_large_enough_to_learn_from(own):
+    assert len(own.entries) > 4000
+    assert sum(len(sentence.split()) for sentence in own.sentences()) > 200_000
+    assert any(entry.name == "textwrap.dedent" for entry in own.entries)
 
 
 # The measure
@@ -241,9 +246,8 @@ def test_an_encoder_that_points_elsewhere_finds_nothing(animals):
     assert measure({"opposite": opposite}, docstring_task(animals))["opposite"][1] == 0
 
 
-def test_tfidf_beats_random_vectors():
-    text = gather()
-    task = docstring_task(text.entries, held_out=200)
+def test_tfidf_beats_random_vectors(own):
+    task = docstring_task(own.entries, held_out=200)
     rng = np.random.default_rng(0)
     found = measure({"random": lambda texts: rng.normal(size=(len(texts), 16)).astype(np.float32)}, task)
     assert found["random"][10] < 0.05

@@ -1,6 +1,7 @@
 """Compile every GPU kernel, as a training step and an encoder would call it, for cards that are not here.
 
     python tests/helpers/compiled_kernels.py 80 90
+    python tests/helpers/compiled_kernels.py --one-variant 80    # of each kernel, the first that is called
 
 Triton's interpreter runs the kernels as Python; this is what finds the mistakes that only its compiler sees. Nothing is
 launched: results are whatever memory holds, and are not looked at.
@@ -8,7 +9,7 @@ launched: results are whatever memory holds, and are not looked at.
 
 from __future__ import annotations
 
-import sys
+from argparse import ArgumentParser
 
 import numpy as np
 import torch
@@ -33,8 +34,9 @@ CPU = torch.device("cpu")
 class Compiler:
     """Takes the place of a launch."""
 
-    def __init__(self, capability: int) -> None:
+    def __init__(self, capability: int, one_variant: bool) -> None:
         self.target = GPUTarget("cuda", capability, 32)
+        self.one_variant = one_variant
         self.compiled: set[tuple] = set()
 
     def __call__(self, kernel: JITFunction, args: tuple, kwargs: dict) -> None:
@@ -50,7 +52,9 @@ class Compiler:
                 signature[parameter.name] = POINTERS[value.dtype]
             else:
                 signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
-        variant = (kernel.fn.__name__, *signature.items(), *constants.items())
+        variant = (kernel.fn.__name__,)
+        if not self.one_variant:
+            variant += (*signature.items(), *constants.items())
         if variant not in self.compiled:
             triton.compile(ASTSource(kernel, signature, constants), target=self.target, options=options)
             self.compiled.add(variant)
@@ -101,8 +105,12 @@ def use_all() -> None:
 
 
 def main() -> None:
-    for capability in map(int, sys.argv[1:]):
-        compiler = Compiler(capability)
+    parser = ArgumentParser()
+    parser.add_argument("capability", type=int, nargs="+")
+    parser.add_argument("--one-variant", action="store_true")
+    options = parser.parse_args()
+    for capability in options.capability:
+        compiler = Compiler(capability, options.one_variant)
         JITFunction.run = lambda kernel, *args, grid, warmup, c=compiler, **kwargs: c(kernel, args, kwargs)
         use_all()
         names = {variant[0] for variant in compiler.compiled}

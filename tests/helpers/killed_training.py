@@ -1,15 +1,10 @@
-"""Train, and die by SIGKILL just before the n-th call of a function: `killed_training.py CORPUS OUT FUNCTION N`.
-
-FUNCTION is a dotted name; "half-checkpoint" dies when the n-th checkpoint is half written, "after" dies N seconds
-after training began, "never" does not die.
-"""
+"""Training that dies by SIGKILL."""
 
 from __future__ import annotations
 
 import os
 import pkgutil
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -49,8 +44,9 @@ def die_half_way_through_checkpoint(n: int) -> None:
     safetensors.torch.save_file = half
 
 
-def main() -> None:
-    corpus, out, moment, n = sys.argv[1:5]
+def train(corpus: str, out: str, moment: str, n: float) -> None:
+    """Die just before the n-th call of a function, whose dotted name is the moment. "half-checkpoint" dies when the
+    n-th checkpoint is half written, "after" dies n seconds after training began, "never" does not die."""
     from banyan.corpus import store
     from banyan.training import trainer as training
 
@@ -74,8 +70,3 @@ def main() -> None:
         batch_size=16,
         vocab_size=400,
     )
-    os._exit(0)  # leave a timer behind
-
-
-if __name__ == "__main__":
-    main()

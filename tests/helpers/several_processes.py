@@ -2,7 +2,8 @@
 
 The processes are forks of this one, which has imported everything and done nothing, so that they start at once. At
 their end they write a digest of their weights beside the model. One of them may be told to die: by SIGKILL just before
-its n-th call of a function, or by another signal in its n-th pass.
+its n-th call of a function, or by another signal in its n-th pass. A request with "killed" in it is for one process
+that runs killed_training.train.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.killed_training import die_before_call
+from tests.helpers import killed_training
 
 
 def signal_in_pass(number: int, n: int) -> None:
@@ -46,7 +48,7 @@ def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> 
         if death[1].startswith("SIG"):
             signal_in_pass(signal.Signals[death[1]], death[2])
         else:
-            die_before_call(death[1], death[2])
+            killed_training.die_before_call(death[1], death[2])
     real = trainer.train
 
     def and_digest(*args, **kwargs):
@@ -58,18 +60,22 @@ def train(corpus: str, out: str, settings: dict[str, Any], death: list[Any]) -> 
     return commands.main(["train", corpus, "--out", out, "--resume", "--device", "cpu", "--checkpoint-every", "0.01"])
 
 
-def start(rank: int, world: int, port: int, messages: Path, request: dict[str, Any]) -> int:
+def train_as(rank: int, world: int, port: int, request: dict[str, Any]) -> int:
+    place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()}, BANYAN_THREADS="1")
+    return train(**request)
+
+
+def start(messages: Path, work: Callable[..., int | None], *arguments: Any) -> int:
     """The id of a new process."""
     if process := os.fork():
         return process
     signal.alarm(60)  # none waits for ever for another that is lost
-    code = 99
+    code: Any = 99
     try:
         with open(messages, "wb") as file:
             os.dup2(file.fileno(), 2)
-        place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in place.items()}, BANYAN_THREADS="1")
-        code = train(**request)
+        code = work(*arguments) or 0
     except SystemExit as stop:
         code = stop.code
     except BaseException:
@@ -88,9 +94,14 @@ def main() -> None:
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # which imports a great deal
     for line in sys.stdin:
         request = json.loads(line)
-        world, port, folder = request.pop("world"), request.pop("port"), Path(request.pop("folder"))
-        texts = [folder / f"messages-{rank}" for rank in range(world)]
-        processes = [start(rank, world, port, text, request) for rank, text in enumerate(texts)]
+        folder = Path(request.pop("folder"))
+        if "killed" in request:
+            texts = [folder / "messages"]
+            processes = [start(texts[0], killed_training.train, *request["killed"])]
+        else:
+            world, port = request.pop("world"), request.pop("port")
+            texts = [folder / f"messages-{rank}" for rank in range(world)]
+            processes = [start(text, train_as, rank, world, port, request) for rank, text in enumerate(texts)]
         codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
         print(json.dumps([[code, text.read_text()] for code, text in zip(codes, texts, strict=True)]), flush=True)
 

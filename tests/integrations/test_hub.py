@@ -36,9 +36,13 @@ print(model.push_to_hub("tests/small", language="en", license="apache-2.0"))
 """
 FETCH = """
 import sys, json
-from banyan import Banyan
+from banyan import Banyan, BanyanError
 model = Banyan.from_pretrained("tests/small")
 print(json.dumps(model.encode(json.loads(sys.argv[1])).tolist()))
+try:
+    Banyan.from_pretrained("tests/none")
+except BanyanError as error:
+    print(error)
 """
 
 
@@ -67,15 +71,22 @@ def test_what_is_pushed_is_a_model_folder_with_its_card(pushed, folder, model):
     assert trained.split("## Training text")[1] == card.content.split("## Training text")[1]
 
 
-def test_a_name_is_fetched_once_and_then_needs_no_hub(pushed, model, tmp_path):
-    kept, _ = pushed
+@pytest.fixture(scope="module")
+def fetched(pushed, tmp_path_factory) -> list[list[str]]:
+    """Embeddings by a model that is there and the message about one that is not: from the Hub, and when it is gone."""
+    kept, home = pushed[0], tmp_path_factory.mktemp("home")
     with hub(kept) as endpoint:
-        first = run(FETCH, json.dumps(TEXTS), endpoint=endpoint, home=tmp_path)
-    assert first.returncode == 0, first.stderr
-    np.testing.assert_array_equal(np.float32(json.loads(first.stdout)), model.encode(TEXTS))
-    without = run(FETCH, json.dumps(TEXTS), endpoint=endpoint, home=tmp_path)  # the server is gone
-    assert without.returncode == 0, without.stderr
-    assert without.stdout == first.stdout
+        done = [run(FETCH, json.dumps(TEXTS), endpoint=endpoint, home=home)]
+    done.append(run(FETCH, json.dumps(TEXTS), endpoint=endpoint, home=home))
+    for one in done:
+        assert one.returncode == 0, one.stderr
+    return [one.stdout.splitlines() for one in done]
+
+
+def test_a_name_is_fetched_once_and_then_needs_no_hub(fetched, model):
+    first, without = (embeddings for embeddings, _ in fetched)
+    np.testing.assert_array_equal(np.float32(json.loads(first)), model.encode(TEXTS))
+    assert without == first
 
 
 def test_sentence_transformers_opens_what_was_pushed(pushed, model):
@@ -85,17 +96,15 @@ def test_sentence_transformers_opens_what_was_pushed(pushed, model):
     np.testing.assert_array_equal(opened.encode(TEXTS), model.encode(TEXTS))
 
 
-def test_what_goes_wrong_is_told_in_a_sentence(pushed, folder, tmp_path):
-    kept, _ = pushed
-    with hub(kept) as endpoint:
-        refused = run(PUSH, folder, endpoint=endpoint, home=tmp_path, token="hf_wrong")
-        missing = run(FETCH.replace("tests/small", "tests/none"), "[]", endpoint=endpoint, home=tmp_path)
-    unreachable = run(FETCH, "[]", endpoint="http://127.0.0.1:9", home=tmp_path)
-    last = [done.stderr.strip().splitlines()[-1] for done in (refused, missing, unreachable)]
-    assert "BanyanError: cannot push to 'tests/small' on the Hub (" in last[0]
-    assert "hf auth login" in last[0]
-    assert "BanyanError: there is no model folder 'tests/none', and it cannot be downloaded from the Hub (" in last[1]
-    assert "BanyanError: there is no model folder 'tests/small', and it cannot be downloaded from the Hub (" in last[2]
+def test_what_goes_wrong_is_told_in_a_sentence(pushed, fetched, folder, tmp_path):
+    with hub(pushed[0]) as endpoint:
+        refused = run(PUSH, folder, endpoint=endpoint, home=tmp_path, token="hf_wrong").stderr.strip().splitlines()[-1]
+    assert "BanyanError: cannot push to 'tests/small' on the Hub (" in refused
+    assert "hf auth login" in refused
+    (_, missing), (_, unreachable) = fetched
+    for told in (missing, unreachable):
+        assert told.startswith("there is no model folder 'tests/none', and it cannot be downloaded from the Hub (")
+    assert missing != unreachable
 
 
 def test_a_path_is_never_taken_for_a_name(tmp_path):

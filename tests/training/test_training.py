@@ -26,11 +26,10 @@ from banyan import Banyan, BanyanError
 from banyan.config import Config
 from banyan.model import BanyanModel
 from banyan.support import devices
+from banyan.training import checkpoint, train
 from banyan.training import run as training
-from banyan.training import train
 from banyan.training.folder import Given
-from tests.helpers.corpora import lines
-from tests.helpers.places import HELPERS
+from tests.helpers.corpora import lines, write_lines
 from tests.helpers.training import SMALL, digest, interrupted_at, metrics
 
 
@@ -151,14 +150,9 @@ def test_tensorboard_gets_the_losses_on_request(corpus, tmp_path):
 # --- Interrupted ------------------------------------------------------------------------------------------------------
 
 
-def run_killed(corpus: Path, out: Path, moment: str, n: float) -> int:
-    command = [sys.executable, str(HELPERS / "killed_training.py"), str(corpus), str(out), moment, str(n)]
-    return subprocess.run(command, check=False).returncode
-
-
-def test_killed_training_resumes_bit_identically(corpus, tmp_path):
-    """Twelve kills in a row, each in the run that the last one left."""
-    assert run_killed(corpus, tmp_path / "whole", "never", 0) == 0
+def test_killed_training_resumes_bit_identically(train_and_die, corpus, tmp_path):
+    """Thirteen kills in a row, each in the run that the last one left."""
+    assert train_and_die(corpus, tmp_path / "whole", "never", 0) == 0
     rng = random.Random(0)
     moments: list[tuple[str, float]] = [
         ("banyan.training.trainer.Tokenizer.train", 1),
@@ -176,26 +170,18 @@ def test_killed_training_resumes_bit_identically(corpus, tmp_path):
         ("banyan.encoder.Banyan.save_pretrained", 1),
     ]
     for moment, n in moments:
-        code = run_killed(corpus, tmp_path / "killed", moment, n)
+        code = train_and_die(corpus, tmp_path / "killed", moment, n)
         assert code == -signal.SIGKILL or (moment == "after" and code == 0), moment
-    assert run_killed(corpus, tmp_path / "killed", "never", 0) == 0
+    assert train_and_die(corpus, tmp_path / "killed", "never", 0) == 0
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
     assert not list((tmp_path / "killed").rglob("*.tmp"))
 
 
-TRAIN = """
-import sys
-from banyan.commands import main
-sys.exit(main(["train", sys.argv[1], "--out", sys.argv[2], "--resume", "--dim", "16", "--channels", "8",
-               "--batch-size", "8", "--vocab-size", "400", "--epochs", sys.argv[3], "--device", "cpu"]))
-"""
-
-
-def test_ctrl_c_saves_and_resumes_bit_identically(corpus, tmp_path):
-    def start(out: Path) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, "-c", TRAIN, corpus, out, "8"], stderr=subprocess.PIPE, text=True)
-
-    process = start(tmp_path / "stopped")
+def test_ctrl_c_saves_and_resumes_bit_identically(banyan, corpus, tmp_path):
+    settings = ["--resume", "--dim", "16", "--channels", "8", "--batch-size", "8", "--vocab-size", "400"]
+    settings += ["--epochs", "8", "--device", "cpu"]
+    command = [sys.executable, "-m", "banyan", "train", corpus, "--out", tmp_path / "stopped", *settings]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (path := tmp_path / "stopped/metrics.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -206,43 +192,29 @@ def test_ctrl_c_saves_and_resumes_bit_identically(corpus, tmp_path):
     assert "Traceback" not in stderr
     assert path.exists()
     for out in ("stopped", "whole"):
-        process = start(tmp_path / out)
-        process.communicate(timeout=60)
-        assert process.returncode == 0
+        assert banyan("train", corpus, "--out", tmp_path / out, *settings)[0] == 0
     assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
 
 
-FULL_DISK = """
-import resource, signal, sys
-from banyan.training import train
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-import banyan.training.checkpoint as checkpoint
-real_save, saves = checkpoint.save, 0
-def save(*args):
-    global saves
-    saves += 1
-    if saves == 3:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-    real_save(*args)
-checkpoint.save = save
-from banyan import BanyanError
-try:
-    train(sys.argv[1], sys.argv[2], dim=64, channels=32, batch_size=32, vocab_size=400, quiet=True,
-                   checkpoint_seconds=0, epochs=3, device="cpu")
-except BanyanError as error:
-    print(error)
-    sys.exit(7)
-"""
-
-
-def test_a_full_disk_leaves_the_last_good_checkpoint(corpus, tmp_path):
+def test_a_full_disk_leaves_the_last_good_checkpoint(corpus, tmp_path, monkeypatch):
     """A limit on file size makes writes fail as a full disk does."""
-    result = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, corpus, tmp_path / "out"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 7, result.stderr
-    assert "the last good one is kept" in result.stdout
+    resource = pytest.importorskip("resource")
     settings = {**SMALL, "dim": 64, "channels": 32, "epochs": 3}
+    limits, save, saves = resource.getrlimit(resource.RLIMIT_FSIZE), checkpoint.save, []
+
+    def save_until_the_disk_is_full(*args) -> None:
+        saves.append(1)
+        if len(saves) == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+        save(*args)
+
+    monkeypatch.setattr(checkpoint, "save", save_until_the_disk_is_full)
+    try:
+        with pytest.raises(BanyanError, match="the last good one is kept"):
+            train(corpus, tmp_path / "out", checkpoint_seconds=0, **settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    monkeypatch.undo()
     train(corpus, tmp_path / "out", resume=True, **settings)
     train(corpus, tmp_path / "whole", **settings)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
@@ -549,8 +521,8 @@ def test_a_small_corpus_is_gone_through_more_often(steps, all, batch):
     assert (training.suitable_epochs(steps), training.suitable_epochs(steps, "batch")) == (all, batch)
 
 
-def test_the_default_preset_chooses_its_epochs(corpus, tmp_path):
-    train(corpus, tmp_path / "out", **SMALL)
+def test_the_default_preset_chooses_its_epochs(tmp_path):
+    train(write_lines(tmp_path / "few.txt", 40), tmp_path / "out", **SMALL)
     assert metrics(tmp_path / "out")[-1]["finished_epoch"] == training.MOST
     assert Config.from_file(tmp_path / "out/config.json").preset == "default"
 
