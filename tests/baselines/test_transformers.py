@@ -627,7 +627,7 @@ def test_training_ends_early_and_keeps_the_best_weights(folders, corpus, tmp_pat
             monkeypatch.undo()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(masked, "LOOKS", 6)
+        patch.setattr(masked, "EVALUATIONS", 6)
         patch.setattr(masked.MaskedTrainer, "_evaluate", scripted)
         settings = {"quiet": True, "steps": 12, "batch_size": 16, "patience": 2}
         pretrained.train([corpus], tmp_path / "model", init=str(folders["bert"]), **settings)
