@@ -105,10 +105,10 @@ def test_a_stopped_run_is_saved_once_and_resumes_to_the_same_bits(
 
 
 def test_several_processes_stop_after_the_same_window(train_in_processes, three, corpus, tmp_path):
-    """Passes 6 to 9 are the second window of four steps."""
+    """Passes 7 to 10 are the third window: one step of 16 sentences per process, then twice four steps of 15."""
     ended = train_in_processes(corpus, tmp_path / "model", 2, "SIGTERM", 7, world=3, window=4)
     assert [code for code, _ in ended] == [130, 130, 130], ended
-    assert "stopped after step 8 and saved" in ended[0][1]
+    assert "stopped after step 9 and saved" in ended[0][1]
     assert [code for code, _ in train_in_processes(corpus, tmp_path / "model", world=3, window=4)] == [0, 0, 0]
     assert digest(tmp_path / "model") == digest(three)
 
@@ -218,3 +218,13 @@ def test_processes_that_cannot_meet_say_so(monkeypatch):
     ):
         pass
     assert "BANYAN_THREADS" not in os.environ
+
+
+def test_processes_with_unequal_shards_agree_on_their_windows(train_in_processes, tmp_path):
+    """The first process holds out text, so its batches change size at another step than those of the others."""
+    (tmp_path / "corpus.txt").write_text("\n".join(lines(611)), encoding="utf-8")
+    ended = train_in_processes(tmp_path / "corpus.txt", tmp_path / "out", batch_size=32, epochs=1, window=4)
+    assert [code for code, _ in ended] == [0, 0], ended
+    steps = [row for row in metrics(tmp_path / "out") if "loss" in row]
+    assert sum(row["sentences"] for row in steps) == 608  # 306 and 305, of which 3 are held out
+    assert max(row["sentences"] for row in steps) <= 32

@@ -168,6 +168,7 @@ class Run:
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """Train for the remaining epochs."""
         self.epoch_steps = self._steps_of_an_epoch()
+        self.size_changes = self._size_changes()
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
         self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config.candidates)
@@ -203,6 +204,12 @@ class Run:
         if not self.progress.even_batches:
             return self.us.least(steps)
         return min(self.us.most(steps), self.us.least(len(self.train_part)))  # every process has a batch in every step
+
+    def _size_changes(self) -> set[int]:
+        """The batches of an epoch at which the batch size of some process changes. Windows end there in all processes,
+        because they exchange metrics after each window."""
+        own = len(self.train_part) % self.epoch_steps if self.progress.even_batches else self.epoch_steps - 1
+        return {int(change) for change in self.us.total([own * (rank == self.us.rank) for rank in range(self.us.world)])}
 
     def _tell_what_is_ahead(self, steps: int) -> None:
         (sentences,) = self.us.total([len(self.train_part)])
@@ -252,8 +259,8 @@ class Run:
             batches = shuffled_batches(n, self.share, seed, epoch, rank)[: self.epoch_steps]
         most = devices.window(self.device)
         windows: list[list[np.ndarray]] = []
-        for batch in batches[self.progress.batch :]:
-            if not windows or len(windows[-1]) == most or len(windows[-1][0]) != len(batch):
+        for i, batch in enumerate(batches[self.progress.batch :], self.progress.batch):
+            if not windows or len(windows[-1]) == most or i in self.size_changes:
                 windows.append([])
             windows[-1].append(batch)
         return windows
