@@ -209,7 +209,8 @@ class Run:
         """The batches of an epoch at which the batch size of some process changes. Windows end there in all processes,
         because they exchange metrics after each window."""
         own = len(self.train_part) % self.epoch_steps if self.progress.even_batches else self.epoch_steps - 1
-        return {int(change) for change in self.us.total([own * (rank == self.us.rank) for rank in range(self.us.world)])}
+        changes = self.us.total([own * (rank == self.us.rank) for rank in range(self.us.world)])
+        return {int(change) for change in changes}
 
     def _tell_what_is_ahead(self, steps: int) -> None:
         (sentences,) = self.us.total([len(self.train_part)])
