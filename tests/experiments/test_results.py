@@ -338,6 +338,7 @@ def tiny(tmp_path, monkeypatch) -> Path:
         runs.Experiment("tree", ("languages",), 1, "af", settings=small),
         runs.Experiment("no-tree", ("controls",), 1, "af", settings=small, model="no-tree"),
         runs.Experiment("tree-untrained", ("controls",), 1, "af", settings=small, trained=False),
+        runs.Experiment("idea", ("first", "ideas"), 1, "af", settings=small, trained=False, choosing=True),
     ]
     monkeypatch.setattr(reproduce, "chosen", lambda names: [one for one in made if one.name in names])
     return tmp_path
@@ -367,6 +368,17 @@ def test_a_run_leaves_its_record_and_is_skipped_the_second_time(tiny, capsys):
 
     capsys.readouterr()
     assert reproduced(tiny, "tree") == 0
+    assert "already recorded" in capsys.readouterr().out
+
+
+def test_an_idea_is_evaluated_on_development_sets_and_recorded_in_one_line(tiny, capsys):
+    assert reproduced(tiny, "idea") == 0
+    (record,) = store.read(tiny / "out" / store.IDEAS)
+    assert (record["name"], record["list"], record["suites"]) == ("idea", "first", ["dev"])
+    assert {figure["group"] for figure in record["figures"]} == {"dev"}
+    assert not (tiny / "out" / store.RUNS).exists()
+    capsys.readouterr()
+    assert reproduced(tiny, "idea") == 0
     assert "already recorded" in capsys.readouterr().out
 
 
