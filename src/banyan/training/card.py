@@ -1,4 +1,4 @@
-"""The README.md of a model folder: what it was trained on, how well it does, how to use it."""
+"""The model card: the README.md of a model folder."""
 
 from __future__ import annotations
 
@@ -47,18 +47,19 @@ print(model.parse("one sentence"))         # the tree it composes
 {scores}
 
 ## Limits
-It knows words as its training text uses them, prejudices included, and a language only if that text has it. Two texts
-are near if they are about the same; whether they agree, it cannot tell. An empty text has the zero vector.
+The model knows words only as its training text uses them, including that text's biases, and only the languages in that
+text. Similar embeddings mean that two texts are about the same thing, not that they agree. An empty text has the zero
+vector.
 
 ## Citation
-The model is a tree autoencoder after *Banyan: Improved Representation Learning with Explicit Structure* (Opper and
+The model is the tree autoencoder of *Banyan: Improved Representation Learning with Explicit Structure* (Opper and
 Siddharth, ICML 2025).
 """
-_UNKNOWN = "Not known: this card was written without the folder that the model was trained in."
+_UNKNOWN = "Unknown: the folder that the model was trained in was not available when this card was written."
 
 
 def model_card(model: Banyan, report: Report | None = None, metrics: Path | None = None) -> str:
-    """report and metrics: of its training, where they are at hand."""
+    """The text of the card. report, metrics: those of the training run, if available."""
     config = model.config
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_dict().items())
     message_passing = sum(function.size for function in model.functions)

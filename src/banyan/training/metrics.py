@@ -32,7 +32,7 @@ def epoch_line(metrics: Mapping[str, Any], terms: Sequence[Term]) -> str:
 
 
 class Pace:
-    """Shows how training goes, twice a second at most."""
+    """Updates the progress bar, at most twice a second."""
 
     def __init__(self, meter: Meter, epochs: int) -> None:
         self.meter, self.epochs = meter, epochs
@@ -56,12 +56,12 @@ class Pace:
 
 
 class Metrics:
-    """metrics.jsonl: one JSON object a line, cut back to where the checkpoint was."""
+    """metrics.jsonl: one JSON object per line. A resumed run truncates it to its length at the checkpoint."""
 
     def __init__(self, path: Path, length: int) -> None:
         path.touch()
         if path.stat().st_size < length:
-            raise BanyanError(f"{path} is shorter than at the last checkpoint; --overwrite starts again")
+            raise BanyanError(f"{path} is shorter than at the last checkpoint: --overwrite starts over")
         os.truncate(path, length)
         self.file = path.open("a", encoding="utf-8")
         self.length = length
