@@ -127,7 +127,7 @@ def coded_as(texts: Iterable[str], spelt: Sequence[str], lower: bool) -> Coded:
 
 def check_finite(loss: float) -> None:
     if not np.isfinite(loss):
-        raise BanyanError("the loss is no longer finite: lower --set learning_rate")
+        raise BanyanError("the loss is no longer finite: use a smaller --set learning_rate")
 
 
 def check(**least: tuple[float, float]) -> None:
