@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from banyan.backends import _numba
 from banyan.config import Config
-from banyan.model.banyan_model import BanyanModel, _numpy_functions
+from banyan.model import BanyanModel
 from banyan.model.functions import Functions
 from banyan.model.graph import Graph, disentangled, entangle
 from banyan.tokenizer import Tokenizer
@@ -101,7 +101,8 @@ def main() -> None:
     text, source = sentences(200_000, options.data)
     tokenizer = Tokenizer.train(text, kind="bpe", vocab_size=25_000, lowercase=True, zero_digits=True)
     model = BanyanModel(Config(), tokenizer.vocab_size)
-    embedding, f = model.embedding.detach().numpy(), _numpy_functions(model.functions)
+    embedding = model.embedding.detach().numpy()
+    f = Functions(*(function.detach().double().numpy() for function in model.functions))
     options.out.mkdir(parents=True, exist_ok=True)
 
     batches = by_batch(text, tokenizer, embedding, f)

@@ -48,6 +48,20 @@ def memory_full_of_nan() -> Iterator[None]:
     torch.use_deterministic_algorithms(before)
 
 
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend that the machine has these accelerators."""
+
+    def pretend(kind: str | None, count: int = 1, capability: tuple[int, int] = (9, 0)) -> None:
+        found = torch.device(kind) if kind else None
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: found)
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: count if kind else 0)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "Some Card")
+
+    return pretend
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The corpora and evaluation sets, which are not part of the repository."""

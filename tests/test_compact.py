@@ -93,7 +93,7 @@ def test_same_bits_in_any_batch_and_alone(model, precision, monkeypatch):
     expected = model.encode(LINES, **options)
     np.testing.assert_array_equal(model.encode(LINES, batch_size=1, **options), expected)
     np.testing.assert_array_equal(np.stack([model.encode(line, **options) for line in LINES]), expected)
-    monkeypatch.setattr(model, "_on_gpu", True)  # the blocks that a GPU gets
+    monkeypatch.setattr(model, "_on_device", True)  # the blocks that a GPU gets
     np.testing.assert_array_equal(model.encode(LINES, **options), expected)
 
 

@@ -17,9 +17,10 @@ from banyan import Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Pairs, Tabs
-from banyan.search.index import Index, Maker, unit
+from banyan.search.index import Index, Maker
 from banyan.search.searching import Searcher
 from banyan.support.files import write_text
+from banyan.support.rows import unit_rows
 from experiments.measuring.baselines import Score, TfIdf
 
 DEPTH = 10  # documents of a ranking; those after them count as not found
@@ -112,7 +113,7 @@ def read_choices(path: Path) -> Pairs:
 
 def cosines(model: Banyan) -> Score:
     def score(pairs: Pairs) -> np.ndarray:
-        a, b = (unit(model.encode(texts, show_progress_bar=False)) for texts in (pairs.first, pairs.second))
+        a, b = (unit_rows(model.encode(texts, show_progress_bar=False)) for texts in (pairs.first, pairs.second))
         return np.einsum("ij,ij->i", a, b)
 
     return score
@@ -142,7 +143,7 @@ def rank_by_search(model: Banyan, linked: Linked, folder: Path) -> dict[str, Ran
     queries, documents = (model.encode(texts, show_progress_bar=False) for texts in (linked.queries, linked.documents))
     vector_of = dict(zip(linked.queries, queries, strict=True))
     searcher = Searcher(index, lambda texts: np.array([vector_of[text] for text in texts]))
-    found = {"vectors": best_first(unit(queries) @ unit(documents).T, DEPTH).tolist()}
+    found = {"vectors": best_first(unit_rows(queries) @ unit_rows(documents).T, DEPTH).tolist()}
     for mode in ("words", "both"):
         found[mode] = [[hit.row - 1 for hit in searcher.rank(query, DEPTH, mode=mode)] for query in linked.queries]
     return found

@@ -22,8 +22,9 @@ from banyan.corpus.rows import SourceRow
 from banyan.evaluate import retrieval
 from banyan.evaluate.retrieval import Beir, read_beir
 from banyan.search.columns import Columns
-from banyan.search.index import Index, Maker, unit
+from banyan.search.index import Index, Maker
 from banyan.search.searching import DEPTH
+from banyan.support.rows import unit_rows
 
 CUT = 10
 RANK = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)
@@ -36,7 +37,7 @@ def build(folder: Path, model: Banyan, data: Beir, language: str | None) -> Inde
         documents = enumerate(zip(data.document_ids, data.documents, strict=True), 1)
         rows = [SourceRow(number, text, {"id": name}) for number, (name, text) in documents]
         index.rows.add_columns(columns.infer(rows, numbers_as_text=False))
-        index.rows.append(columns.arrays(rows, "corpus"), unit(model.encode(data.documents)))
+        index.rows.append(columns.arrays(rows, "corpus"), unit_rows(model.encode(data.documents)))
         index.rows.settle()
     return index
 
@@ -53,7 +54,7 @@ def search(index: Index, model: Banyan, data: Beir) -> list[Found]:
     same: dict[str, set[str]] = {}
     for document, body in zip(data.document_ids, data.bodies, strict=True):
         same.setdefault(body.strip(), set()).add(document)
-    vectors = unit(model.encode(data.queries))
+    vectors = unit_rows(model.encode(data.queries))
     results = []
     for query, text, vector in zip(data.query_ids, data.queries, vectors, strict=True):
         out = {query} | (same.get(text.strip(), set()) - set(data.judgements[query]))

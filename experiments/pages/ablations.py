@@ -88,7 +88,7 @@ def _false_negatives(material: Material) -> str:
     a_step = training["tokens"] / training["steps"]
     return (
         "- Contrastive rows with plain trees: loss and gradients agree with a plain autograd version "
-        "(tests/backends/test_combinations.py), and the settings with those of the authors' program, except that a "
+        "(tests/backends/test_behaviours.py), and the settings with those of the authors' program, except that a "
         "linear decomposition assigns its halves to children by side (in the authors' program by age). In plain trees "
         "every copy of a token is a false negative of the others. Our sentences have "
         f"{training['tokens'] / training['sentences']:.1f} pieces on average, and a step has {a_step:,.0f}. We know no "

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from banyan import backends
+from banyan.backends.losses import cross_entropy
 from banyan.config import Config
 from banyan.corpus.store import Store, shuffled_batches
-from banyan.model.objective import cross_entropy
 from banyan.support import devices
 from banyan.tokenizer import Tokenizer
 from banyan.training.run import DEV_MOST, suitable_epochs
@@ -69,7 +70,7 @@ class NoTree(nn.Module):
         return self._loss(messages / batch.holders[:, None], batch.token)
 
     def _loss(self, rebuilt: Tensor, token: Tensor) -> Tensor:
-        if devices.has_triton(rebuilt.device):
+        if backends.choose(rebuilt.device).on_device:
             from banyan.backends._triton import loss
 
             return loss.cross_entropy(rebuilt, self.out_weight, self.out_bias, token, self.precision, distinct=True)
@@ -97,7 +98,7 @@ class Encoder:
 def train(model: NoTree, store: Store, dev: Store) -> dict[str, Any]:
     """Train for all epochs; return the sums and losses of the run."""
     config, device = model.config, model.embedding.device
-    model.precision = devices.choose_precision("auto", device)
+    model.precision = backends.choose_precision("auto", device)
     optimiser = devices.adam(model.parameters(), config.lr)
     torch.manual_seed(config.seed)
     corpus = OnDevice(store, device)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from banyan import backends
 from banyan.config import Config
 from banyan.model import BanyanModel
 from banyan.support import devices, threads
@@ -69,7 +70,7 @@ def _banyan(
     experiment: Experiment, config: Config, text: Prepared, folder: Path, device: torch.device, display: Display
 ) -> Trained:
     model = BanyanModel(config, text.tokenizer.vocab_size).to(device)
-    model.precision = devices.choose_precision("auto", device)
+    model.precision = backends.choose_precision("auto", device)
     training: dict[str, Any] = {}
     place = RunFolder(folder)
     place.work.mkdir(parents=True, exist_ok=True)

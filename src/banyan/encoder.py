@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from banyan.backends import choose_for_encoding
 from banyan.compact import Form
 from banyan.config import Config, check_format, earlier_settings
 from banyan.errors import BanyanError
@@ -24,11 +25,12 @@ from banyan.model.graph import (
     with_sublinear_tf,
 )
 from banyan.support import threads
-from banyan.support.needs import needs
+from banyan.support.rows import normalize_rows, slices
 from banyan.tokenizer.rules import without_surrogates
 from banyan.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from banyan.backends.interface import LexicalSums
     from banyan.explanation import Explanation
     from banyan.tree import Tree
 
@@ -50,23 +52,18 @@ class Banyan:
     def __init__(
         self, config: Config, tokenizer: Tokenizer, weights: dict[str, np.ndarray], device: str = "cpu"
     ) -> None:
-        from banyan.backends import _numba
-
         self.folder: Path | None = None  # where it was loaded from
         self.config = config
         self.tokenizer = tokenizer
         self.weights = weights
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
-        self._encoder = _encoder(self.embedding, self.functions, config, device)
-        self._on_gpu = not isinstance(self._encoder, _numba.Encoder)
-        self._lexical = self._sums() if config.lexical_dim else None
-
-    def _sums(self) -> Any:
-        from banyan.model import lexical
-
-        given = self.weights["lexical"], self.config
-        return lexical.SumsOnGpu(*given, self._encoder.embedding.device) if self._on_gpu else lexical.Sums(*given)
+        backend, place = choose_for_encoding(device, config.matrix_width)
+        self._on_device = backend.on_device
+        self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
+        self._lexical: LexicalSums | None = None
+        if config.lexical_dim:
+            self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)
 
     @classmethod
     def from_pretrained(
@@ -166,11 +163,12 @@ class Banyan:
         out = np.zeros((len(texts), form.width), form.dtype)
         if batch_size < 1:
             raise BanyanError(f"batch_size must be at least 1, not {batch_size}")
-        block = min(batch_size, -(-len(texts) // threads.available()) or 1)
-        if self._on_gpu:
-            block = max(batch_size, _GPU_BATCH)
-        jobs = [(texts[i : i + block], out[i : i + block], normalize, form) for i in range(0, len(texts), block)]
-        groups: Iterable[list] = _groups(jobs, 1 if self._on_gpu else 64)
+        if self._on_device:  # large blocks, one after another
+            block, together, each = max(batch_size, _GPU_BATCH), 1, None
+        else:  # blocks side by side, each on one thread
+            block, together, each = min(batch_size, -(-len(texts) // threads.available()) or 1), 64, 1
+        jobs = [(texts[rows], out[rows], normalize, form, each) for rows in slices(len(texts), block)]
+        groups: Iterable[list] = [jobs[some] for some in slices(len(jobs), together)]
         if _wants_bar(show_progress_bar, len(texts)):
             from banyan.support.display import progress
 
@@ -179,12 +177,13 @@ class Banyan:
             threads.run(self._encode_block, group)
         return out
 
-    def _encode_block(self, texts: Sequence[str], out: np.ndarray, normalize: bool, form: Form) -> None:
-        each = None if self._on_gpu else 1  # threads per block: on the CPU, blocks run in parallel
-        tokens, offsets = self.tokenizer.encode(texts, threads=each)
+    def _encode_block(
+        self, texts: Sequence[str], out: np.ndarray, normalize: bool, form: Form, n_threads: int | None
+    ) -> None:
+        tokens, offsets = self.tokenizer.encode(texts, threads=n_threads)
         whole = form == Form(self.dim)
         vectors = out if whole else np.zeros((len(texts), self.dim), np.float32)
-        self._encode_ragged(tokens, offsets, vectors, n_threads=each)
+        self._encode_ragged(tokens, offsets, vectors, n_threads)
         if not whole:
             out[:] = form.keep(vectors)
         if normalize:
@@ -329,30 +328,6 @@ class Banyan:
         return [*tree.leaves, "bias"], composed
 
 
-def _encoder(embedding: np.ndarray, functions: Functions, config: Config, device: str) -> Any:
-    """Return the encoder from tokens to root embeddings for a device."""
-    if device == "cpu":
-        from banyan.backends import _numba
-
-        return _numba.Encoder(embedding, functions, config.structure)
-    try:
-        with needs(f"Encoding on {device}"):
-            from banyan.support import devices
-    except BanyanError:
-        if device == "auto":
-            return _encoder(embedding, functions, config, "cpu")
-        raise
-    place = devices.choose(device)
-    if devices.has_triton(place, config.matrix_width):
-        from banyan.backends._triton.trees import Encoder
-
-        return Encoder(embedding, functions, place, config.structure)
-    if device not in ("auto", "cpu"):
-        sizes = f" and linear functions of a power of two up to {devices.WIDEST}" if config.matrix_width else ""
-        raise BanyanError(f"encoding on {device} needs a CUDA GPU of compute capability 8.0, Triton{sizes}: use cpu")
-    return _encoder(embedding, functions, config, "cpu")
-
-
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
     """Read all tensors of a weights file, and check them against the settings."""
     from safetensors import SafetensorError, safe_open
@@ -397,14 +372,6 @@ def _all_strings(texts: Iterable[Any]) -> list[str]:
     return texts
 
 
-def normalize_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1, in place; a zero row stays zero."""
-    norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    norm[norm == 0] = 1
-    rows /= norm[:, None]
-    return rows
-
-
 def _of_length(parts: np.ndarray, length: float) -> np.ndarray:
     """Scale parts so that their sum has this length, unless it is zero."""
     return parts * (length / (np.linalg.norm(parts.sum(0)) or 1))
@@ -430,7 +397,3 @@ def _wants_bar(show: bool | None, n: int) -> bool:
     import sys
 
     return show if show is not None else n > 100_000 and sys.stderr.isatty()
-
-
-def _groups(jobs: list, size: int) -> list[list]:
-    return [jobs[i : i + size] for i in range(0, len(jobs), size)]

@@ -1,4 +1,7 @@
-"""The CPU kernels are the reference, only faster: vectors, gradients, dropout, any number of threads."""
+"""What only the CPU kernels must do: any number of threads, columns cut into jobs, long documents.
+
+What every back end must do is in test_behaviours.py.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +16,13 @@ from banyan.config import SETTINGS
 from banyan.model.dropout import Dropout
 from banyan.model.graph import disentangled, entangle
 from banyan.support import threads
-from tests.helpers.batches import functions_of, kinds, random_batch, seeds, structures
+from tests.helpers.batches import functions_of, kinds, random_batch, seeds
 
 
 def problem(seed: int, E: int = 6, U: int = 2, vocab: int = 8, sentences: int = 6, longest: int = 8, kind="diagonal"):
     rng = np.random.default_rng(seed)
     tokens, offsets = random_batch(rng, sentences, vocab, longest)
     return tokens, offsets, rng.normal(size=(vocab, E)), functions_of(kind, rng, U)
-
-
-def dropped(embedding, tokens, plain, dropout):
-    leaves = embedding[tokens].copy()
-    _numba.drop_leaves(leaves, _numba.leaf_keys(tokens, plain), _numba.Noise.of(dropout))
-    return leaves
-
-
-@settings(max_examples=60, deadline=None)
-@given(seeds, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([None, 0.0, 0.2]), st.booleans(), kinds, structures)
-def test_induction_is_that_of_the_reference_with_and_without_dropout(seed, rate, leaf_rate, plain, kind, structure):
-    tokens, offsets, embedding, f = problem(seed, E=32, kind=kind)  # wide enough that no two vectors are parallel
-    dropout = Dropout(rate, seed % 1000, seed % 7, leaf_rate)
-    rows = np.arange(len(tokens), dtype=np.int32)
-    leaves = dropped(embedding, tokens, plain, dropout)
-    fast, similarity = _numba.induce(tokens, offsets, leaves, rows, f, dropout, plain, structure)
-    slow = reference.greedy(tokens, offsets, embedding, f, dropout, plain, structure)
-    np.testing.assert_array_equal(fast.children, slow.children)
-    assert structure != "induced" or (similarity <= 1).all()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.7])
@@ -68,12 +52,12 @@ def test_masks_drop_the_asked_share_and_differ_by_seed_step_place_and_key():
         assert ((base == 0) & (other == 0)).mean() == pytest.approx(0.01, abs=0.002)  # independent
 
 
-shapes = st.sampled_from([(6, 2), (3, 3), (130, 1), (70, 7), (160, 80)])
+shapes = st.sampled_from([(3, 3), (130, 1), (70, 7), (160, 80)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds, st.sampled_from([0.0, 0.3]), st.sampled_from([None, 0.2]), shapes, st.booleans(), kinds)
-def test_both_passes_and_every_gradient_are_those_of_the_reference(seed, rate, leaf_rate, shape, plain, kind):
+def test_passes_and_gradients_do_not_depend_on_jobs_of_columns(seed, rate, leaf_rate, shape, plain, kind):
     E, U = shape
     tokens, offsets, embedding, f = problem(seed, E, U, sentences=4, longest=6, kind=kind)
     dropout = Dropout(rate, 1, 2, leaf_rate)
@@ -108,30 +92,6 @@ def roots(tokens, offsets, embedding, f, n_threads=None, structure="induced"):
     return out
 
 
-@settings(max_examples=40, deadline=None)
-@given(seeds, kinds, structures)
-def test_roots_are_those_of_the_up_pass(seed, kind, structure):
-    tokens, offsets, embedding, f = problem(seed, kind=kind)
-    graph = entangle(reference.greedy(tokens, offsets, embedding, f, structure=structure))
-    up = reference.up_pass(graph, embedding[graph.token], f)
-    np.testing.assert_allclose(
-        roots(tokens, offsets, embedding, f, structure=structure), up[graph.root], atol=1e-12
-    )
-
-
-@settings(max_examples=25, deadline=None)
-@given(seeds)
-def test_permuting_sentences_permutes_roots_bit_by_bit(seed):
-    tokens, offsets, embedding, f = problem(seed, E=40, sentences=9)
-    embedding = embedding.astype(np.float32)
-    order = np.random.default_rng(seed).permutation(9)
-    sentences = [tokens[offsets[i] : offsets[i + 1]] for i in order]
-    permuted = np.concatenate([[0], np.cumsum([len(s) for s in sentences])])
-    np.testing.assert_array_equal(
-        roots(np.concatenate(sentences), permuted, embedding, f), roots(tokens, offsets, embedding, f)[order]
-    )
-
-
 @pytest.mark.parametrize(("kind", "U"), [("diagonal", 2), ("linear", 16)])
 def test_embedding_is_bit_identical_alone_in_any_batch_and_with_any_thread_count(kind, U):
     tokens, offsets, embedding, f = problem(11, E=256, U=U, vocab=500, sentences=2000, longest=40, kind=kind)
@@ -161,18 +121,14 @@ def test_both_passes_are_bit_identical_with_any_thread_count(monkeypatch, kind, 
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_sentence_of_one_token_is_its_token():
-    _, _, embedding, f = problem(1)
-    np.testing.assert_array_equal(roots(np.array([3], np.int32), np.array([0, 1]), embedding, f)[0], embedding[3])
-
-
 @pytest.mark.parametrize("structure", SETTINGS["structure"].choices)
 def test_a_document_of_100_000_tokens_is_one_tree(structure):
     """Quadratic work would take minutes here."""
     rng = np.random.default_rng(0)
     embedding, f = rng.normal(size=(1000, 8)).astype(np.float32), functions_of("diagonal", rng, 2)
     tokens = rng.integers(0, 1000, 100_000).astype(np.int32)
-    forest, _ = _numba.induce(tokens, np.array([0, 100_000]), embedding, tokens, f, structure=structure)
+    forest, similarity = _numba.induce(tokens, np.array([0, 100_000]), embedding, tokens, f, structure=structure)
+    assert structure != "induced" or (similarity <= 1).all()
     assert len(forest.children) == 99_999
     assert np.isfinite(roots(tokens, np.array([0, 100_000]), embedding, f, structure=structure)).all()
 

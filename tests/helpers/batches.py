@@ -54,3 +54,18 @@ def repeats_a_pair(graph: Graph) -> bool:
         leaves_below.append(leaves_below[left] + leaves_below[right])
         nodes_below.append(nodes_below[left] | nodes_below[right] | {node})
     return any(len(nodes_below[root]) < 2 * leaves_below[root] - 1 for root in graph.root)
+
+
+def canonical(graph: Graph) -> dict[str, list]:
+    """What a graph says, however its nodes are numbered."""
+    names = [f"{t}" for t in graph.token]
+    for left, right in graph.children:
+        names.append(f"({names[left]} {names[right]})")
+    return {
+        "nodes": sorted(names),
+        "keys": sorted(zip(names, graph.key.tolist(), strict=True)),
+        "roots": [names[r] for r in graph.root],
+        "node_of": [names[n] for n in graph.node_of],
+        "levels": graph.levels.tolist(),
+        "messages": sorted(zip(names, graph.messages.tolist(), strict=True)),
+    }

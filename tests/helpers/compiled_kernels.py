@@ -76,7 +76,7 @@ def use_all() -> None:
         model, plain = BanyanModel(config, 900, "triton"), config.trees == "plain"
         batch = Batch.of(tokens, offsets, CPU, plain)._replace(longest=longest)
         noise = Noise.of(Dropout(rate, 0, 1), CPU)
-        graph = model.structure_of(batch, noise, salt=1)
+        graph = steps.graph_of_batch(model, batch, noise, salt=1)
         up = passes.up_pass(graph)
         down, rebuilt = passes.down_pass(graph, up)
         for more in (None, torch.empty_like(up)):

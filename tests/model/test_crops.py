@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from torch import Tensor
 
+from banyan import backends
 from banyan.config import Config
 from banyan.corpus.report import Report
 from banyan.corpus.store import Store, shuffled_batches
 from banyan.model import BanyanModel, crops, objective
-from banyan.model import banyan_model as model
 from banyan.model.dropout import LEAF, NO_DROPOUT, NODE, Dropout
 from banyan.model.graph import Graph
 from banyan.support import devices
@@ -282,7 +282,7 @@ def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(tmp_path, monkeypatch):
     (tmp_path / "corpus.txt").write_text("\n".join(lines(11)), encoding="utf-8")
     same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 1, "lr": 0.02, "final_lr_frac": 0.1, **CROPS}
     train(tmp_path / "corpus.txt", tmp_path / "cpu", **same)
-    monkeypatch.setattr(model, "_backend_for", lambda *given: "triton")
+    monkeypatch.setattr(backends, "choose", lambda *given: backends.named("triton"))
     monkeypatch.setattr(devices, "window", lambda device: 2)
     monkeypatch.setattr(devices, "adam", adam_with_a_tensor)
     train(tmp_path / "corpus.txt", tmp_path / "gpu", **{**same, "device": device, "precision": "float32"})

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file, save_file
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.model import lexical
 from banyan.training import train
-from tests.helpers.batches import random_batch
 from tests.helpers.training import SMALL
 
 DIM, LEXICAL = 16, 8
@@ -96,18 +94,6 @@ def test_an_explanation_has_them_too(model):
 def test_brackets_have_them(model):
     (tree,) = model.parse_brackets("(S (NP the cat) (VP sees (NP the dog)))")
     np.testing.assert_allclose(tree.embeddings[-1, DIM:], plain(model, "the cat sees the dog"), rtol=1e-5, atol=1e-6)
-
-
-def test_torch_adds_up_the_same(model):
-    tokens, offsets = random_batch(np.random.default_rng(0), 20, model.tokenizer.vocab_size, 30)
-    offsets = np.insert(offsets, 3, offsets[3])  # one is empty
-    table = model.weights["lexical"]
-    roots = np.random.default_rng(1).normal(size=(len(offsets) - 1, DIM + LEXICAL)).astype(np.float32)
-    found, expected = roots.copy(), roots.copy()
-    lexical.SumsOnGpu(table, model.config, torch.device("cpu")).put(tokens, offsets, found)
-    lexical.Sums(table, model.config).put(tokens, offsets, expected)
-    np.testing.assert_allclose(np.linalg.norm(expected[:, :DIM], axis=1), 1, rtol=1e-6)
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_sketches_in_int8_have_the_cosines_of_the_others():

@@ -17,20 +17,6 @@ from banyan.training.checkpoint import Progress
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """Pretend that the machine has these accelerators."""
-
-    def pretend(kind: str | None, count: int = 1, capability: tuple[int, int] = (9, 0)) -> None:
-        found = torch.device(kind) if kind else None
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: found)
-        monkeypatch.setattr(torch.accelerator, "device_count", lambda: count if kind else 0)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "Some Card")
-
-    return pretend
-
-
 def test_auto_is_the_accelerator_that_is_there_or_the_cpu(machine):
     machine(None)
     assert devices.choose("auto") == CPU
@@ -72,26 +58,6 @@ def test_several_processes_take_a_device_each(machine):
         devices.choose("cuda:1", local_rank=0)
     with pytest.raises(BanyanError, match="there is no device cuda:2"):
         devices.choose("cuda", local_rank=2)
-
-
-def test_precision_is_what_the_card_has(machine):
-    machine("cuda", capability=(8, 0))
-    assert [devices.choose_precision(name, CUDA) for name in devices.PRECISIONS] == ["bf16", "float32", "tf32", "bf16"]
-    machine("cuda", capability=(7, 5))
-    assert devices.choose_precision("auto", CUDA) == devices.choose_precision("float32", CUDA) == "float32"
-    for name in ("tf32", "bf16"):
-        with pytest.raises(BanyanError, match=f"{name} needs .* 8.0 or more, and Some Card has 7.5: use float32"):
-            devices.choose_precision(name, CUDA)
-
-
-def test_precision_of_other_devices_is_float32():
-    for device in (CPU, torch.device("mps:0"), torch.device("xpu:0")):
-        assert devices.choose_precision("auto", device) == devices.choose_precision("float32", device) == "float32"
-        for name in ("tf32", "bf16"):
-            with pytest.raises(BanyanError, match=f"precision {name} is for CUDA GPUs, not for {device.type}"):
-                devices.choose_precision(name, device)
-    with pytest.raises(BanyanError, match="precision must be one of auto, float32, tf32, bf16, not 'half'"):
-        devices.choose_precision("half", CPU)
 
 
 def test_only_the_cpu_is_looked_at_after_every_step():

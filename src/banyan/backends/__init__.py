@@ -1,29 +1,106 @@
-"""One model, several speeds.
+"""Back ends: all that a model computes, written once for each kind of device.
 
-Numba keeps what it compiles beside the source or in the user's cache folder; where neither can be written (a read-only
-container), a temporary folder must do.
+interface   what every back end offers, in the paper's words
+_numba/     CPUs
+_torch      devices without kernels of ours (mps, xpu, older CUDA cards), in plain torch
+_triton/    CUDA cards of compute capability 8.0 or more
+passes      a batch, up and down, whose graph is on the host: for _numba and _torch
+losses      the losses in plain torch: for _numba and _torch, and in part for _triton
+
+This module is the only place that chooses between them. To add a back end, write its class, name it in NAMES and
+`named`, and let `choose` say which devices it is for; tests/backends/test_behaviours.py then runs over it as well.
+
+A back end is imported when it is chosen. Encoding on the CPU never imports torch.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from banyan.errors import BanyanError
+from banyan.support.needs import needs
+
+if TYPE_CHECKING:
+    import torch
+
+    from banyan.backends.interface import Backend
+
+NAMES = ("numba", "torch", "triton")
+PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; all else is float32
+WIDEST = 64  # the largest matrix of a linear composition function that the Triton kernels support
 
 
-def _writable(folder: Path) -> bool:
+def named(name: str) -> Backend:
+    """The back end of that name, whatever the device."""
+    if name == "numba":
+        from banyan.backends._numba.backend import Numba
+
+        return Numba()
+    if name == "torch":
+        from banyan.backends._torch import Torch
+
+        return Torch()
+    if name == "triton":
+        from banyan.backends._triton.backend import Triton
+
+        return Triton()
+    raise ValueError(f"there is no back end {name!r}: choose one of {', '.join(NAMES)}")
+
+
+def choose(device: torch.device, matrix_width: int = 0) -> Backend:
+    """The back end for that device. matrix_width: of linear functions; 0 if they are diagonal."""
+    if device.type == "cpu":
+        return named("numba")
+    return named("torch" if _why_not_triton(device, matrix_width) else "triton")
+
+
+def choose_for_encoding(device: str, matrix_width: int = 0) -> tuple[Backend, torch.device | str]:
+    """The back end that encodes on the device of that name, and the device. "auto" takes a GPU if Triton runs on it,
+    else the CPU."""
+    if device == "cpu":
+        return named("numba"), device
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+        with needs(f"Encoding on {device}"):
+            from banyan.support import devices
+    except BanyanError:
+        if device == "auto":
+            return named("numba"), "cpu"
+        raise
+    place = devices.choose(device)
+    backend = choose(place, matrix_width)
+    if backend.on_device or device == "auto":
+        return backend, place
+    sizes = f" and linear functions of a power of two up to {WIDEST}" if matrix_width else ""
+    raise BanyanError(f"encoding on {device} needs a CUDA GPU of compute capability 8.0, Triton{sizes}: use cpu")
 
 
-def _places() -> list[Path]:
-    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return [Path(__file__).parent / "__pycache__", Path(user) / "numba"]
+def choose_precision(name: str, device: torch.device, matrix_width: int = 0) -> str:
+    """float32, tf32 or bf16; "auto" is the fastest that the device has in hardware."""
+    if name not in PRECISIONS:
+        raise BanyanError(f"precision must be one of {', '.join(PRECISIONS)}, not {name!r}")
+    missing = _why_not_triton(device, matrix_width)
+    if name == "auto":
+        return "float32" if missing else "bf16"
+    if name != "float32" and missing:
+        raise BanyanError(f"precision {name} {missing}: use float32 or auto")
+    return name
 
 
-if "NUMBA_CACHE_DIR" not in os.environ and not any(map(_writable, _places())):
-    os.environ["NUMBA_CACHE_DIR"] = os.path.join(tempfile.gettempdir(), f"banyan-numba-{os.getuid()}")
+def _why_not_triton(device: torch.device, matrix_width: int) -> str:
+    """What the Triton kernels (and lower precision with them) lack on that device; empty if they run there.
+
+    Matrices of linear functions must be of a power of two, and fit into the card's own memory."""
+    if device.type != "cuda":
+        return f"is for CUDA GPUs, not for {device.type}"
+    if find_spec("triton") is None:
+        return "needs Triton, which is not installed"
+    if matrix_width & (matrix_width - 1) or matrix_width > WIDEST:
+        return f"needs linear functions whose size is a power of two up to {WIDEST}, not {matrix_width}"
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(device)
+    if major >= 8:
+        return ""
+    name = torch.cuda.get_device_name(device)
+    return f"needs a GPU of compute capability 8.0 or more, and {name} has {major}.{minor}"

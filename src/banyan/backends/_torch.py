@@ -1,26 +1,39 @@
-"""What reference.py says in plain torch: any device, float32 or float64, gradients by autograd.
+"""The back end of devices without kernels of ours (mps, xpu, older CUDA cards): both passes of reference.py in plain
+torch, float32 or float64, with gradients by autograd. Trees are induced by the CPU kernels.
 
-For devices without kernels of their own (mps, xpu). All nodes of a height at once, nothing written in place: each
-height copies the rows so far, which costs little for the few dozen heights of sentences.
+All nodes of a height are computed at once and nothing is written in place: each height copies the rows so far, which
+costs little for the few dozen heights of sentences.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from banyan.backends._numba.backend import Numba
+from banyan.backends.passes import Passes, on_device
 from banyan.model.dropout import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout, mix
 from banyan.model.graph import Graph
 
 _32 = (1 << 32) - 1
 
 
-def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """Indices, as int64: not every device takes others."""
-    return torch.from_numpy(array.astype(np.int64, copy=False)).to(device)
+class Torch(Numba):
+    """Everything but the passes is the CPU back end's: structure is integers, found from a copy of the leaves, and the
+    losses run on any device."""
+
+    name = "torch"
+
+    def up_and_down(
+        self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
+    ) -> Any:
+        leaves = embedding.index_select(0, on_device(graph.token, embedding.device))
+        up = up_pass(graph, drop_leaves(leaves, graph.key[: graph.n_leaves], dropout), functions, dropout)
+        return Passes(graph, up, down_pass(graph, up, functions, dropout))
 
 
 # --- Dropout ---------------------------------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from banyan.baselines import folder as folders
 from banyan.baselines.text import Coded, check, check_finite, coded, sentences
 from banyan.baselines.vectors import WordVectors, weights_of
 from banyan.errors import BanyanError
 from banyan.support import threads
+from banyan.support.compiling import njit
 from banyan.support.display import Display
 
 GROUPS = 64  # must be even: a round has GROUPS / 2 jobs

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from banyan.baselines import folder as folders
 from banyan.baselines.text import Coded, Vocabulary, check, check_finite, coded, sentences
@@ -31,6 +30,7 @@ from banyan.baselines.vectors import WordVectors
 from banyan.baselines.vectors import load as load_arrays
 from banyan.corpus.store import shuffled_batches
 from banyan.support import threads
+from banyan.support.compiling import njit
 from banyan.support.display import Display
 
 BATCH = 32  # most sentences whose updates are computed from the same vectors

@@ -17,6 +17,7 @@ import numpy as np
 from banyan.errors import BanyanError, first_line
 from banyan.evaluate.outcome import Outcome
 from banyan.evaluate.similarity import Comparer, Encode, NoVectors
+from banyan.support.rows import slices, unit_rows
 
 CUTS = (1, 10)
 DEEPEST = max(CUTS)
@@ -206,11 +207,11 @@ def _by_scores(encode: Any, data: Beir, order: list[int], of_query: np.ndarray, 
         raise NoVectors("it compares texts pair by pair, which is too slow for all queries and documents")
     scores_of = encode.index([data.documents[i] for i in order])
     places = np.full((len(data.queries), DEEPEST), -1)
-    for first in range(0, len(data.queries), SCORED):
-        scores = np.asarray(scores_of(data.queries[first : first + SCORED]), np.float32)
-        here = (of_query >= first) & (of_query < first + len(scores))
-        scores[of_query[here] - first, of_document[here]] = -np.inf
-        for query, row in enumerate(scores, first):
+    for some in slices(len(data.queries), SCORED):
+        scores = np.asarray(scores_of(data.queries[some]), np.float32)
+        here = (of_query >= some.start) & (of_query < some.stop)
+        scores[of_query[here] - some.start, of_document[here]] = -np.inf
+        for query, row in enumerate(scores, some.start):
             depth = min(DEEPEST, len(row))
             near = np.flatnonzero((row >= np.partition(row, -depth)[-depth]) & (row > -np.inf))
             best = near[np.argsort(-row[near], kind="stable")[:DEEPEST]]
@@ -222,18 +223,18 @@ def _by_vectors(
     encode: Encode, data: Beir, order: list[int], of_query: np.ndarray, of_document: np.ndarray
 ) -> np.ndarray:
     """Return the positions in `order` of each query's best documents by cosine, -1 for none."""
-    queries = np.concatenate([unit_vectors(encode, texts) for texts in _chunks(data.queries, DOCUMENTS)])
+    parts = slices(len(data.queries), DOCUMENTS)
+    queries = np.concatenate([unit_vectors(encode, data.queries[part]) for part in parts])
     scores = np.full((len(queries), DEEPEST), NOTHING, np.float32)
     places = np.full((len(queries), DEEPEST), -1)
-    for start in range(0, len(order), DOCUMENTS):
-        documents = unit_vectors(encode, [data.documents[i] for i in order[start : start + DOCUMENTS]])
-        for first in range(0, len(queries), QUERIES):
-            block = slice(first, first + QUERIES)
+    for some in slices(len(order), DOCUMENTS):
+        documents = unit_vectors(encode, [data.documents[i] for i in order[some]])
+        for block in slices(len(queries), QUERIES):
             cosines = queries[block] @ documents.T
-            row, column = of_query - first, of_document - start
+            row, column = of_query - block.start, of_document - some.start
             here = (row >= 0) & (row < len(cosines)) & (column >= 0) & (column < len(documents))
             cosines[row[here], column[here]] = -np.inf
-            _keep_best(scores[block], places[block], cosines, queries[block], documents, start)
+            _keep_best(scores[block], places[block], cosines, queries[block], documents, some.start)
     return places
 
 
@@ -272,10 +273,6 @@ def _left_out(data: Beir, order: list[int], same_text: bool) -> tuple[np.ndarray
     return of_query, of_document
 
 
-def _chunks(texts: list[str], size: int) -> Iterator[list[str]]:
-    return (texts[start : start + size] for start in range(0, len(texts), size))
-
-
 def unit_vectors(encode: Encode, texts: list[str]) -> np.ndarray:
     """Return float32 vectors of length 1. A zero vector stays zero, so its cosines are 0."""
     vectors = np.asarray(encode(texts), np.float64)
@@ -283,8 +280,7 @@ def unit_vectors(encode: Encode, texts: list[str]) -> np.ndarray:
         raise BanyanError(f"encode returned an array of shape {vectors.shape} for {len(texts)} texts, not one row each")
     if not np.isfinite(vectors).all():
         raise BanyanError(f"encode returned a vector that is not finite for: {_first_bad(texts, vectors)!r}")
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
+    return unit_rows(vectors)
 
 
 def _first_bad(texts: list[str], vectors: np.ndarray) -> str:

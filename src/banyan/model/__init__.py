@@ -5,7 +5,7 @@ graph         trees and entangled graphs, integers only
 functions     composition and decomposition: the seven functions all channels share
 dropout       masks that depend only on the seed, the step and the span
 brackets      trees given by the user in brackets
-objective     the losses: reconstruction, contrastive, InfoNCE
+objective     the loss and its parts: reconstruction, contrastive, InfoNCE
 crops         the two parts of each sentence, for InfoNCE
 initial       initial token vectors: character n-gram sketches and PPMI
 lexical       the lexical dimensions of an embedding

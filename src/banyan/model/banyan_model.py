@@ -4,48 +4,25 @@ objective asks for one."""
 from __future__ import annotations
 
 import math
-from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from banyan.backends import _numba, _torch
+from banyan import backends
+from banyan.backends.interface import Backend
+from banyan.backends.passes import Passes
 from banyan.config import Config
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
 from banyan.model.graph import Forest, Graph, check_ragged, disentangled, entangle
-from banyan.support.devices import has_triton
 
-if TYPE_CHECKING:
-    from banyan.backends._triton.batch import Batch, Noise
-    from banyan.backends._triton.entangling import DeviceGraph
-    from banyan.backends._triton.passes import Passes as DevicePasses
-
-
-class Passes(NamedTuple):
-    """A batch, up and down."""
-
-    graph: Graph
-    up: Tensor  # [N, E]
-    down: Tensor  # [N, E]
-
-    @property
-    def rebuilt(self) -> Tensor:
-        """The leaves as they come down [L, E]."""
-        return self.down[: self.graph.n_leaves]
-
-    @property
-    def roots(self) -> Tensor:
-        """The sentences [B, E]. (Indexing would add up the gradients of a root that they share in no fixed order.)"""
-        return self.up.index_select(0, _torch.on_device(self.graph.root, self.up.device))
+__all__ = ["BanyanModel", "Passes"]
 
 
 class BanyanModel(nn.Module):
-    def __init__(
-        self, config: Config, vocab_size: int, backend: str | None = None
-    ) -> None:
+    def __init__(self, config: Config, vocab_size: int, backend: str | None = None) -> None:
         """backend: "numba", "torch" or "triton"; by default, the one for the device that the weights are on."""
         super().__init__()
         self.config, self._backend = config, backend
@@ -89,53 +66,25 @@ class BanyanModel(nn.Module):
         return tuple(getattr(self, name) for name in Functions._fields)
 
     @property
-    def backend(self) -> str:
-        return self._backend or _backend_for(self.embedding.device, self.config)
+    def backend(self) -> Backend:
+        """What computes: the back end that was named, or the one for the device that the weights are on."""
+        if self._backend:
+            return backends.named(self._backend)
+        return backends.choose(self.embedding.device, self.config.matrix_width)
 
-    def structure(
-        self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT
-    ) -> Graph | DeviceGraph:
-        """Induce the trees of a batch and make them one graph. Merges see dropped-out vectors.
-
-        Structure is integers: on a device without kernels of ours, those of the CPU find it, from a copy of the leaves.
-        """
+    def structure(self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT) -> Any:
+        """The graph of a batch, as the back end holds it. Merges see vectors after dropout."""
         tokens, offsets = check_ragged(tokens, offsets)
-        plain = self.config.trees == "plain"
-        if self.backend == "triton":
-            from banyan.backends._triton.batch import Batch, Noise
-
-            device = self.embedding.device
-            batch, noise = Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device)
-            graphs = (self.structure_of(batch, noise, salt) for salt in count())
-            return next(graph for graph in graphs if not graph.collided)
-        distinct, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
-        leaves = _dropped_leaves(self.embedding, distinct, _numba.leaf_keys(distinct, plain), dropout)
-        f = _numpy_functions(self.functions)
-        structure = self.config.structure
-        forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure)
-        return self.graph_of(forest)
-
-    def structure_of(self, batch: Batch, noise: Noise, salt: int = 0) -> DeviceGraph:
-        """The same of a batch that was drawn on the GPU. Whether two different nodes had one hash is for the caller to
-        ask; another salt tells them apart."""
-        from banyan.backends._triton import entangling
-
-        plain = self.config.trees == "plain"
-        structure, table = self.config.structure, self.embedding.detach()
-        return entangling.structure(batch, table, self.functions, noise, plain, salt, structure=structure)
+        plain, structure = self.config.trees == "plain", self.config.structure
+        return self.backend.structure(tokens, offsets, self.embedding, self.functions, dropout, plain, structure)
 
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of trees that are given, by the user or by `structure`."""
         return disentangled(forest) if self.config.trees == "plain" else entangle(forest)
 
-    def forward(self, graph: Graph | DeviceGraph, dropout: Dropout = NO_DROPOUT) -> Passes | DevicePasses:
-        """Both passes, by what suits the graph and the device."""
-        if not isinstance(graph, Graph):  # made on the GPU, with its dropout
-            from banyan.backends._triton import passes
-
-            return passes.Passes(graph, *passes.UpAndDown.apply(graph, self.embedding, *self.functions))
-        up_and_down = _UpAndDown.apply if self.backend == "numba" else _torch_up_and_down
-        return Passes(graph, *up_and_down(graph, dropout, self.embedding, *self.functions))
+    def forward(self, graph: Any, dropout: Dropout = NO_DROPOUT) -> Any:
+        """Both passes through a graph, of `structure` (with the same dropout) or of `graph_of`."""
+        return self.backend.up_and_down(graph, self.embedding, self.functions, dropout)
 
     def clip_gradients(self) -> None:
         """To the norm that the settings allow, if they say any; without a word from the device."""
@@ -150,53 +99,3 @@ class BanyanModel(nn.Module):
 def _uniform(generator: torch.Generator, numbers_in: int, *weights: Tensor) -> None:
     for weight in weights:
         weight.uniform_(-(numbers_in**-0.5), numbers_in**-0.5, generator=generator)
-
-
-def _backend_for(device: torch.device, config: Config) -> str:
-    if has_triton(device, config.matrix_width):
-        return "triton"
-    return "numba" if device.type == "cpu" else "torch"
-
-
-class _UpAndDown(torch.autograd.Function):
-    """Both passes through a graph, by the CPU kernels."""
-
-    @staticmethod
-    def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
-        f = _numpy_functions(functions)
-        leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
-        up = _numba.up_pass(graph, leaves, f, dropout)
-        down = _numba.down_pass(graph, up, f, dropout)
-        ctx.saved = graph, dropout, f, up, down, embedding.shape
-        ctx.set_materialize_grads(False)
-        return torch.from_numpy(up), torch.from_numpy(down)
-
-    @staticmethod
-    def backward(ctx: Any, g_up: Tensor | None, g_down: Tensor | None) -> Any:
-        graph, dropout, f, up, down, shape = ctx.saved
-        of_up, of_down = (np.zeros_like(up) if g is None else g.numpy().copy() for g in (g_up, g_down))
-        g_leaves, g_functions = _numba.backward(graph, up, down, of_up, of_down, f, dropout)
-        _numba.drop_leaves(g_leaves, graph.key, _numba.Noise.of(dropout))
-        leaves = torch.from_numpy(g_leaves)
-        g_embedding = torch.zeros(shape, dtype=leaves.dtype)
-        g_embedding.index_add_(0, torch.from_numpy(graph.token), leaves)
-        return None, None, g_embedding, *(torch.from_numpy(g).to(leaves.dtype) for g in g_functions)
-
-
-def _torch_up_and_down(
-    graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The same, in plain torch on any device."""
-    leaves = embedding.index_select(0, _torch.on_device(graph.token, embedding.device))
-    up = _torch.up_pass(graph, _torch.drop_leaves(leaves, graph.key[: graph.n_leaves], dropout), functions, dropout)
-    return up, _torch.down_pass(graph, up, functions, dropout)
-
-
-def _numpy_functions(functions: tuple[Tensor, ...]) -> Functions:
-    return Functions(*(vector.detach().cpu().double().numpy() for vector in functions))
-
-
-def _dropped_leaves(embedding: Tensor, token: np.ndarray, keys: np.ndarray, dropout: Dropout) -> np.ndarray:
-    leaves = embedding.detach()[torch.from_numpy(token).to(embedding.device)].cpu().numpy()
-    _numba.drop_leaves(leaves, keys, _numba.Noise.of(dropout))
-    return leaves

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from banyan.support import threads
+from banyan.support.compiling import njit
 from banyan.support.needs import needs
 from banyan.tokenizer.rules import BYTES
 

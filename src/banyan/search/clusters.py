@@ -19,6 +19,7 @@ from banyan.errors import BanyanError
 from banyan.search.rows import Rows
 from banyan.search.word_spans import word_spans
 from banyan.support.needs import needs
+from banyan.support.rows import slices
 
 FITTED_ON = 100_000  # rows, at most, to fit the centroids on
 TEXTS_PER_CLUSTER = 1000  # sampled to count phrases
@@ -95,9 +96,9 @@ def divided(vectors: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndarray, dic
     sample = vectors if few else vectors[np.sort(rng.choice(len(vectors), FITTED_ON, replace=False))]
     fitted = MiniBatchKMeans(k, random_state=seed, batch_size=4096, n_init=3).fit(np.asarray(sample))
     labels, distances = np.empty(len(vectors), np.int32), np.empty(len(vectors), np.float32)
-    for start in range(0, len(vectors), BLOCK):
-        far = fitted.transform(np.asarray(vectors[start : start + BLOCK]))
-        labels[start : start + BLOCK], distances[start : start + BLOCK] = far.argmin(1), far.min(1)
+    for rows in slices(len(vectors), BLOCK):
+        far = fitted.transform(np.asarray(vectors[rows]))
+        labels[rows], distances[rows] = far.argmin(1), far.min(1)
     used, sizes = np.unique(labels, return_counts=True)
     order = used[np.argsort(-sizes, kind="stable")]
     numbers = np.zeros(k, np.int32)

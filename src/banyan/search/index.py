@@ -25,6 +25,7 @@ from banyan.errors import BanyanError
 from banyan.search.columns import Columns, with_free_names
 from banyan.search.rows import Rows, quoted
 from banyan.support import files
+from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -255,7 +256,7 @@ class _Adding:
         if rows:
             new = self._columns.infer(rows, numbers_as_text=self._source.kind in ("csv", "tsv"))
             self._index.rows.add_columns(new)
-            vectors = unit(self._encode([row.text for row in rows]))
+            vectors = unit_rows(self._encode([row.text for row in rows]))
             self._index.rows.append(self._columns.arrays(rows, self._source.name), vectors)
         self._progress.rows = batch[-1].number
         self._index.save()
@@ -277,12 +278,6 @@ def _batches(rows: Iterator[SourceRow], skip: int) -> Iterator[list[SourceRow]]:
             batch, held, since = [], 0, time.monotonic()
     if batch:
         yield batch
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale vectors to length 1, so that a dot product is a cosine. Zero vectors stay zero."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
 def _make(folder: Path) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.highlight import Highlight, highlights
-from banyan.search.index import Encode, Index, unit
+from banyan.search.index import Encode, Index
 from banyan.search.rows import OWN
+from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation
@@ -68,7 +69,7 @@ class Searcher:
         if mode not in MODES:
             raise BanyanError(f"there is no search mode {mode!r}: choose one of {', '.join(MODES)}")
         depth = max(DEPTH, 2 * k) if mode == "both" else k
-        vector = unit(np.atleast_2d(self._encode([query])))[0]
+        vector = unit_rows(np.atleast_2d(self._encode([query])))[0]
         rows = self.index.rows
         near = rows.nearest(vector, depth, where, exact) if mode != "words" else []
         matching = rows.matching(query, depth, where) if mode != "vectors" else []

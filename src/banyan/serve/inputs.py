@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from banyan.encoder import Banyan, normalize_rows
+from banyan.encoder import Banyan
 from banyan.serve.limits import Limits
 from banyan.serve.refusal import EMPTY, INVALID, TOO_LONG, Refused, whole
+from banyan.support.rows import normalize_rows
 
 
 class Ragged(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,8 +15,6 @@ import torch
 from banyan.errors import BanyanError
 from banyan.support import threads
 
-PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; all else is float32
-WIDEST = 64  # the largest matrix of a linear composition function that the GPU kernels support
 WINDOW = 64  # steps queued on an accelerator before the host reads their losses
 _FUSED_ADAM = ("cpu", "cuda", "mps", "xpu")
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # makes cuBLAS deterministic
@@ -49,45 +46,6 @@ def choose(name: str, local_rank: int | None = None) -> torch.device:
     if (device.index or 0) >= count:
         raise BanyanError(f"there is no device {device}: this machine has {count}, numbered from 0")
     return torch.device(device.type, device.index or 0)
-
-
-def choose_precision(name: str, device: torch.device, width: int = 0) -> str:
-    """Return float32, tf32 or bf16. "auto" is the fastest that the device has in hardware. width: see has_triton."""
-    if name not in PRECISIONS:
-        raise BanyanError(f"precision must be one of {', '.join(PRECISIONS)}, not {name!r}")
-    able, why = _can_be_less_precise(device, width)
-    if name == "auto":
-        return "bf16" if able else "float32"
-    if name != "float32" and not able:
-        raise BanyanError(f"precision {name} {why}: use float32 or auto")
-    return name
-
-
-def has_triton(device: torch.device, width: int = 0) -> bool:
-    """Whether our Triton kernels run on the device. GPUs that Triton does not support, like the T4, use plain torch.
-
-    width: the size of the matrices of linear composition functions, else 0. It must be a power of two, and small enough
-    for the shared memory of the GPU.
-    """
-    able = device.type == "cuda" and find_spec("triton") is not None and _fits(width)
-    return able and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def _fits(width: int) -> bool:
-    return width & (width - 1) == 0 and width <= WIDEST
-
-
-def _can_be_less_precise(device: torch.device, width: int) -> tuple[bool, str]:
-    """Return whether tf32 and bf16 are available, and the reason if they are not."""
-    if device.type != "cuda":
-        return False, f"is for CUDA GPUs, not for {device.type}"
-    if find_spec("triton") is None:
-        return False, "needs Triton, which is not installed"
-    if not _fits(width):
-        return False, f"needs linear functions whose size is a power of two up to {WIDEST}, not {width}"
-    major, minor = torch.cuda.get_device_capability(device)
-    needs = "needs a GPU of compute capability 8.0 or more"
-    return major >= 8, f"{needs}, and {torch.cuda.get_device_name(device)} has {major}.{minor}"
 
 
 def described(device: torch.device, precision: str) -> str:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from banyan.errors import BanyanError
+from banyan.support.rows import slices
 
 JOBS = 64  # more than there are threads, so that no thread waits long for the last one
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -42,5 +43,4 @@ def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None
 
 def shares(n: int) -> list[slice]:
     """Divide n rows into at most JOBS slices."""
-    size = -(-n // JOBS) or 1
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    return slices(n, -(-n // JOBS) or 1)

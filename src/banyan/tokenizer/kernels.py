@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from banyan.support.compiling import njit
 
 U = np.uint64
 Ints = NDArray[np.int32]

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from banyan.support.compiling import njit
 from banyan.tokenizer.kernels import LONGEST, SEED, Floats, Ints, Longs, extend, find, hash_words, slots_for, spell_out
 
 FEW = 10.0  # the cost of each piece in the initial scores

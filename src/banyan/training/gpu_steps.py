@@ -18,7 +18,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from banyan.backends._triton import entangling
 from banyan.backends._triton.batch import Batch, Noise, kernel
+from banyan.backends._triton.entangling import DeviceGraph
 from banyan.model import BanyanModel, objective
 from banyan.model.dropout import Dropout
 from banyan.training.gpu_windows import DeviceStore, Room, Window
@@ -47,6 +49,15 @@ def _record_kernel(loss, terms, counts, metrics, at, void, TERMS: tl.constexpr):
         tl.store(metrics + 3 + i, tl.load(terms + i))
     tl.store(void, collided)
     tl.store(at, row + 1)
+
+
+def graph_of_batch(model: BanyanModel, batch: Batch, noise: Noise, salt: int) -> DeviceGraph:
+    """The graph of a batch that was drawn on the device. The caller must ask whether two different nodes had the same
+    hash; a different salt tells them apart."""
+    plain, structure = model.config.trees == "plain", model.config.structure
+    return entangling.structure(
+        batch, model.embedding.detach(), model.functions, noise, plain, salt, structure=structure
+    )
 
 
 class Steps:
@@ -133,7 +144,7 @@ class Steps:
 
     def _step(self, batch: Batch, noise: Noise, salt: int = 0) -> None:
         """One step: structure, forward, backward, optimiser."""
-        graph = self.model.structure_of(batch, noise, salt)
+        graph = graph_of_batch(self.model, batch, noise, salt)
         loss, terms = self.loss(graph)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

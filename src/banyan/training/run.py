@@ -170,7 +170,7 @@ class Run:
         self.epoch_steps = self._steps_of_an_epoch()
         self.size_changes = self._size_changes()
         self.loss = self._averaged(_Loss(self.model))
-        self.gpu = self._gpu_steps() if self.model.backend == "triton" else None
+        self.gpu = self._gpu_steps() if self.model.backend.on_device else None
         self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config.candidates)
         steps = self.epochs * self.epoch_steps
         self._tell_what_is_ahead(steps)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from banyan import backends
 from banyan.config import Config
 from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
@@ -140,7 +141,7 @@ class _Job:
     ) -> None:
         folder, us = self.folder, self.us
         self.config, self.given = folder.settle(settings, Given.of(**paths), self.resume)
-        self.precision = devices.choose_precision(precision, self.place, self.config.matrix_width)
+        self.precision = backends.choose_precision(precision, self.place, self.config.matrix_width)
         self.text = _corpus(*text, spool, us)
         dev = self.given.dev
         self.dev_text = _dev_text(dev, text.column, text.layout, spool, us) if dev else None

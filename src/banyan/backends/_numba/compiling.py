@@ -5,7 +5,7 @@ Sums may be reassociated for SIMD, so their order is fixed by the compiled code;
 
 from __future__ import annotations
 
-from numba import njit
+from banyan.support.compiling import njit
 
 kernel = njit(cache=True, nogil=True, error_model="numpy")
 inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")

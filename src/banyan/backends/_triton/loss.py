@@ -18,7 +18,8 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import kernel
-from banyan.model.contrastive import SCALE, blocks, product
+from banyan.backends.losses import SCALE, product
+from banyan.support.rows import blocks
 
 LOGITS = 1 << 30  # that exist at one time, in bytes
 LARGEST = 70.0  # exp of this, and the sum of many such, is far from overflow in float32; exp(-LARGEST) from underflow
@@ -343,7 +344,7 @@ class _TwoSweeps:
 
 
 def exponentials(a: Tensor, b: Tensor, here_a: Tensor | None, here_b: Tensor | None) -> tuple[Tensor, Tensor]:
-    """banyan.model.contrastive.exponentials, taken while the product is still in registers; operands and P are bf16."""
+    """losses.exponentials, taken while the product is still in registers; operands and P are bf16."""
     (n, E), V = a.shape, len(b)
     pitch = triton.cdiv(V, _COLUMNS) * _COLUMNS
     x = (a * SCALE).to(HALF).contiguous()

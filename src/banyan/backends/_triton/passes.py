@@ -394,8 +394,13 @@ class UpAndDown(torch.autograd.Function):
         return None, returned(graph, g_leaves, ctx.vocab_size), *g_functions(g_gates, functions)
 
 
+def rows(slabs: Tensor) -> Tensor:
+    """Slabs [E/C, N, C] as rows [N, E]."""
+    return slabs.permute(1, 0, 2).flatten(1)
+
+
 class Passes(NamedTuple):
-    """A batch, up and down, as banyan.model.Passes."""
+    """A batch, up and down, as banyan.backends.passes.Passes."""
 
     graph: DeviceGraph
     up: Tensor  # in slabs [E/C, N, C]
@@ -405,5 +410,4 @@ class Passes(NamedTuple):
     @property
     def roots(self) -> Tensor:
         """The sentences [B, E]."""
-        slabs = self.up[:, self.graph.root.long()]
-        return slabs.permute(1, 0, 2).reshape(slabs.shape[1], -1)
+        return rows(self.up[:, self.graph.root.long()])

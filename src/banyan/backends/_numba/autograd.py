@@ -1,0 +1,71 @@
+"""The CPU kernels on torch's parameters: the graph of a batch, and both passes as one autograd function.
+
+The only file of this package that imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from banyan.backends._numba.masks import Noise, drop_leaves, leaf_keys
+from banyan.backends._numba.passes import backward, down_pass, up_pass
+from banyan.backends._numba.trees import induce
+from banyan.model.dropout import Dropout
+from banyan.model.functions import Functions
+from banyan.model.graph import Graph, disentangled, entangle
+
+
+def graph_of_batch(
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    embedding: Tensor,
+    functions: tuple[Tensor, ...],
+    dropout: Dropout,
+    plain: bool,
+    structure: str,
+) -> Graph:
+    """Backend.structure on the CPU. The weights may be on any device: the leaves are copied."""
+    token, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
+    leaves = _dropped_leaves(embedding, token, leaf_keys(token, plain), dropout)
+    f = _as_numpy(functions)
+    forest, _ = induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure)
+    return disentangled(forest) if plain else entangle(forest)
+
+
+class UpAndDown(torch.autograd.Function):
+    """Both passes through a graph."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
+        f = _as_numpy(functions)
+        leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
+        up = up_pass(graph, leaves, f, dropout)
+        down = down_pass(graph, up, f, dropout)
+        ctx.saved = graph, dropout, f, up, down, embedding.shape
+        ctx.set_materialize_grads(False)
+        return torch.from_numpy(up), torch.from_numpy(down)
+
+    @staticmethod
+    def backward(ctx: Any, g_up: Tensor | None, g_down: Tensor | None) -> Any:
+        graph, dropout, f, up, down, shape = ctx.saved
+        of_up, of_down = (np.zeros_like(up) if g is None else g.numpy().copy() for g in (g_up, g_down))
+        g_leaves, g_functions = backward(graph, up, down, of_up, of_down, f, dropout)
+        drop_leaves(g_leaves, graph.key, Noise.of(dropout))
+        leaves = torch.from_numpy(g_leaves)
+        g_embedding = torch.zeros(shape, dtype=leaves.dtype)
+        g_embedding.index_add_(0, torch.from_numpy(graph.token), leaves)
+        return None, None, g_embedding, *(torch.from_numpy(g).to(leaves.dtype) for g in g_functions)
+
+
+def _as_numpy(functions: tuple[Tensor, ...]) -> Functions:
+    return Functions(*(vector.detach().cpu().double().numpy() for vector in functions))
+
+
+def _dropped_leaves(embedding: Tensor, token: np.ndarray, keys: np.ndarray, dropout: Dropout) -> np.ndarray:
+    leaves = embedding.detach()[torch.from_numpy(token).to(embedding.device)].cpu().numpy()
+    drop_leaves(leaves, keys, Noise.of(dropout))
+    return leaves

@@ -1,0 +1,66 @@
+"""The back end of CPUs. Trees and passes are kernels of ours; the losses are torch's matrix products.
+
+Torch is imported by the methods that training calls: encoding does without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from banyan.backends._numba import lexical, trees
+from banyan.backends.interface import Encoder, LexicalSums
+from banyan.model.dropout import NO_DROPOUT, Dropout
+from banyan.model.functions import Functions
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Numba:
+    name = "numba"
+    on_device = False
+
+    def structure(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        embedding: Tensor,
+        functions: tuple[Tensor, ...],
+        dropout: Dropout = NO_DROPOUT,
+        plain: bool = False,
+        structure: str = "induced",
+    ) -> Any:
+        from banyan.backends._numba.autograd import graph_of_batch
+
+        return graph_of_batch(tokens, offsets, embedding, functions, dropout, plain, structure)
+
+    def up_and_down(
+        self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
+    ) -> Any:
+        from banyan.backends._numba.autograd import UpAndDown
+        from banyan.backends.passes import Passes
+
+        return Passes(graph, *UpAndDown.apply(graph, dropout, embedding, *functions))
+
+    def cross_entropy(
+        self, passes: Any, weight: Tensor, bias: Tensor, candidates: str, mean_over: str, precision: str
+    ) -> Tensor:
+        from banyan.backends.losses import cross_entropy_of_leaves
+
+        return cross_entropy_of_leaves(passes, weight, bias, candidates, mean_over)
+
+    def contrastive(self, passes: Any, inner: bool, precision: str) -> Tensor:
+        from banyan.backends.losses import contrastive_of_nodes
+
+        return contrastive_of_nodes(passes, inner)
+
+    def encoder(
+        self, embedding: np.ndarray, functions: Functions, structure: str, device: torch.device | str
+    ) -> Encoder:
+        return trees.Encoder(embedding, functions, structure)
+
+    def lexical_sums(self, table: np.ndarray, weight: float, device: torch.device | str) -> LexicalSums:
+        return lexical.LexicalSums(table, weight)
