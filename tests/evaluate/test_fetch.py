@@ -16,7 +16,6 @@ from banyan.evaluate import suites
 from banyan.evaluate.fetch import SOURCES, fetch
 from banyan.evaluate.retrieval import read_beir
 from banyan.evaluate.similarity import read_pairs
-from tests.helpers.commands import unhurried
 
 ON_HUB = (suites._ON_HUB, suites._QUORA)
 TEXTS = ['He said "no", then left.', "two\nlines", "carriage\rreturn", "a\ttab", "ሰላም नमस्ते", " spaces ", "x"]
@@ -253,7 +252,7 @@ def test_eval_fetches_tells_and_measures_and_the_second_time_has_nothing_to_fetc
     assert (code, err) == (1, f"banyan: the folder {data} of evaluation sets does not exist\n")
     code, text, err = banyan(*arguments, "--fetch")
     assert code == 0, err
-    lines = unhurried(err).splitlines()
+    lines = [line for line in err.splitlines() if line.startswith(("fetching", "wrote"))]  # a slow machine says more
     assert lines[0] == "fetching sts12_test.csv from mteb/sts12-sts"
     assert lines[1] == f"wrote {data}/sts12_test.csv: 7 lines"
     assert len(lines) == 2 * 8 + 1
@@ -261,7 +260,8 @@ def test_eval_fetches_tells_and_measures_and_the_second_time_has_nothing_to_fetc
     assert f"sick: {len(TEXTS)} items, where the authors' file has 4,927" in text
     assert {row["n"] for row in json.loads(out.read_text())["results"][:8]} == {len(TEXTS)}
     code, again, err = banyan(*arguments, "--fetch")
-    assert (code, again, unhurried(err)) == (0, text, f"wrote {out}\n")
+    assert (code, again, err.splitlines()[-1]) == (0, text, f"wrote {out}")
+    assert "fetching" not in err
 
 
 def test_a_failure_to_fetch_is_one_line(hub, banyan, model_folder, tmp_path):

@@ -170,7 +170,7 @@ def test_cluster_and_map_from_the_command_line(index, tmp_path, capsys):
     assert main(["map", folder, "-o", str(tmp_path / "map.html"), "--method", "pca"]) == 0
     assert (tmp_path / "map.html").stat().st_size > 10_000
     assert main(["cluster", folder, "-o", str(tmp_path / "rows.xls")]) == 1
-    assert "ends in .csv or .jsonl" in capsys.readouterr().err
+    assert "must end in .csv or .jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # umap-learn compiles for half a minute
