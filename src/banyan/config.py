@@ -299,8 +299,8 @@ def _check_name(name: str) -> None:
         return
     if name in RENAMED:
         raise BanyanError(f"the setting {name} is now called {RENAMED[name]}")
-    if name in REFUSED:
-        raise BanyanError(f"the setting {name} is gone: {REFUSED[name]}")
+    if name in DROPPED:
+        raise BanyanError(f"the setting {name} is gone: {DROPPED[name]}")
     near = difflib.get_close_matches(name, SETTINGS, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(SETTINGS)}"
     raise BanyanError(f"there is no setting {name!r}{hint}")
@@ -363,7 +363,7 @@ RENAMED = {  # names up to 0.1.0 -> names now
     "crop_temperature": "infonce_temperature",
     "crop_shortest": "infonce_min_part",
 }
-REFUSED = {
+DROPPED = {
     "ngrams": "learned n-gram vectors never improved a preset",
     "ngram_shortest": "learned n-gram vectors never improved a preset",
     "ngram_longest": "learned n-gram vectors never improved a preset",
@@ -377,7 +377,7 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
         raise BanyanError(
             f"the model has learned n-gram vectors; the last version that reads it is banyan-embed {LAST_WITH_DROPPED}"
         )
-    new = {RENAMED.get(name, name): value for name, value in values.items() if name not in REFUSED}
+    new = {RENAMED.get(name, name): value for name, value in values.items() if name not in DROPPED}
     if "repeats" in values:
         new["sublinear_tf"] = not values["repeats"]
     if "crop_shortest" in values:

@@ -35,9 +35,10 @@ def test_every_back_end_has_the_signatures_of_the_interface(name):
     assert isinstance(backend.on_device, bool)
     assert methods(type(backend)) == methods(Backend)
     functions = random_functions(np.random.default_rng(0), 2)
-    encoder = backend.encoder(np.zeros((3, 4), np.float32), functions, "induced", CPU)
+    device = CUDA if name == "triton" and torch.cuda.is_available() else CPU
+    encoder = backend.encoder(np.zeros((3, 4), np.float32), functions, "induced", device)
     assert methods(type(encoder))["roots"] == methods(Encoder)["roots"]
-    sums = backend.lexical_sums(np.zeros((3, 2), np.int8), 1.0, CPU)
+    sums = backend.lexical_sums(np.zeros((3, 2), np.int8), 1.0, device)
     assert methods(type(sums)) == methods(LexicalSums)
 
 

@@ -58,10 +58,11 @@ class Parser(argparse.ArgumentParser):
 
     given: list[str]  # the arguments to parse
     renamed: dict[str, str]  # options of earlier versions: their present names
+    dropped: dict[str, str]  # options of earlier versions that are gone: why
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **options)
-        self.renamed = {}
+        self.renamed, self.dropped = {}, {}
 
     @property
     def names(self) -> list[str]:
@@ -79,6 +80,8 @@ class Parser(argparse.ArgumentParser):
             name = argument.partition("=")[0]
             if name in self.renamed:
                 self.error(f"{name} is now called {self.renamed[name]}")
+            if name in self.dropped:
+                self.error(f"{name} is gone: {self.dropped[name]}")
             if name.startswith("--") and " " not in name and name not in self.names:
                 self.refuse(f"there is no option {name}", name, self.names)
 

@@ -26,10 +26,12 @@ _COMMON = ("help", "help_all", "corpus", "out", "preset", "column", "pairs", "re
 
 
 def arguments(parser: Parser) -> None:
-    from banyan.config import DEFAULT_PRESET, PRESETS, RENAMED
+    from banyan.config import DEFAULT_PRESET, DROPPED, PRESETS, RENAMED
 
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
     parser.renamed = {_flag(old): _flag(new) for old, new in RENAMED.items()}
+    parser.renamed |= {"--repeats": "--no-sublinear-tf", "--no-repeats": "--sublinear-tf"}
+    parser.dropped = {_flag(old): why for old, why in DROPPED.items()}
     for names, help in ((("-h", "--help"), "show the options most people use"), (("--help-all",), "show every option")):
         parser.add_argument(*names, action=_Help, nargs=0, default=argparse.SUPPRESS, help=help)
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=SOURCES)
