@@ -126,4 +126,4 @@ def test_a_model_without_a_training_folder_has_a_card_that_says_so(model):
     card = huggingface_hub.ModelCard(hub_card(made, "tests/made", ["la", "el"]))
     assert card.data.language == ["la", "el"]
     assert card.text.lstrip().startswith("# tests/made")
-    assert "Not known" in card.text.split("## Training text")[1]
+    assert "Unknown" in card.text.split("## Training text")[1]
