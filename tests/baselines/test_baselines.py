@@ -223,7 +223,7 @@ def test_a_set_that_needs_vectors_says_so_in_its_row(tmp_path):
     assert rows[0].outcome is None
     assert rows[0].note == "not measured; a classifier needs vectors, and this model compares texts without vectors"
     beir = Beir(["a"], ["x"], ["x"], ["q"], ["x"], {"q": {"a": 1}}, 0)
-    with pytest.raises(BanyanError, match="too slow for every query with every document"):
+    with pytest.raises(BanyanError, match="too slow for all queries and documents"):
         retrieval(Dice(), beir, "toy")
 
 
