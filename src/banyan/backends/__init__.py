@@ -1,16 +1,16 @@
-"""Back ends: all that a model computes, written once for each kind of device.
+"""Back ends: everything that a model computes, implemented once for each kind of device.
 
-interface   what every back end offers, in the paper's words
+interface   the methods of every back end, in the paper's terms
 _numba/     CPUs
-_torch      devices without kernels of ours (mps, xpu, older CUDA cards), in plain torch
-_triton/    CUDA cards of compute capability 8.0 or more
-passes      a batch, up and down, whose graph is on the host: for _numba and _torch
+_torch      devices that Banyan has no kernels for (mps, xpu, older CUDA GPUs), in plain torch
+_triton/    CUDA GPUs of compute capability 8.0 or higher
+passes      the results of both passes when the graph is on the host: for _numba and _torch
 losses      the losses in plain torch: for _numba and _torch, and in part for _triton
 
-This module is the only place that chooses between them. To add a back end, write its class, name it in NAMES and
-`named`, and let `choose` say which devices it is for; tests/backends/test_behaviours.py then runs over it as well.
+Only this module chooses between them. To add a back end, write its class, add its name to NAMES and `named`, and make
+`choose` return it for its devices; tests/backends/test_behaviours.py then covers it as well.
 
-A back end is imported when it is chosen. Encoding on the CPU never imports torch.
+A back end is imported only when it is chosen. Encoding on the CPU never imports torch.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from banyan.backends.interface import Backend
 
 NAMES = ("numba", "torch", "triton")
-PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; all else is float32
+PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; everything else is float32
 WIDEST = 64  # the largest matrix of a linear composition function that the Triton kernels support
 
 
 def named(name: str) -> Backend:
-    """The back end of that name, whatever the device."""
+    """Return the back end with this name, for any device."""
     if name == "numba":
         from banyan.backends._numba.backend import Numba
 
@@ -49,15 +49,15 @@ def named(name: str) -> Backend:
 
 
 def choose(device: torch.device, matrix_width: int = 0) -> Backend:
-    """The back end for that device. matrix_width: of linear functions; 0 if they are diagonal."""
+    """Return the back end for a device. matrix_width: the size of linear functions; 0 if they are diagonal."""
     if device.type == "cpu":
         return named("numba")
     return named("torch" if _why_not_triton(device, matrix_width) else "triton")
 
 
 def choose_for_encoding(device: str, matrix_width: int = 0) -> tuple[Backend, torch.device | str]:
-    """The back end that encodes on the device of that name, and the device. "auto" takes a GPU if Triton runs on it,
-    else the CPU."""
+    """Return the back end for encoding on a device, and the device. "auto" takes a GPU if Triton runs on it, else
+    the CPU."""
     if device == "cpu":
         return named("numba"), device
     try:
@@ -71,12 +71,14 @@ def choose_for_encoding(device: str, matrix_width: int = 0) -> tuple[Backend, to
     backend = choose(place, matrix_width)
     if backend.on_device or device == "auto":
         return backend, place
-    sizes = f" and linear functions of a power of two up to {WIDEST}" if matrix_width else ""
-    raise BanyanError(f"encoding on {device} needs a CUDA GPU of compute capability 8.0, Triton{sizes}: use cpu")
+    sizes = f", and linear functions whose size is a power of two up to {WIDEST}" if matrix_width else ""
+    raise BanyanError(
+        f"encoding on {device} needs Triton and a CUDA GPU of compute capability 8.0 or higher{sizes}: use cpu"
+    )
 
 
 def choose_precision(name: str, device: torch.device, matrix_width: int = 0) -> str:
-    """float32, tf32 or bf16; "auto" is the fastest that the device has in hardware."""
+    """Return float32, tf32 or bf16. "auto" is the fastest one that the device supports in hardware."""
     if name not in PRECISIONS:
         raise BanyanError(f"precision must be one of {', '.join(PRECISIONS)}, not {name!r}")
     missing = _why_not_triton(device, matrix_width)
@@ -88,9 +90,9 @@ def choose_precision(name: str, device: torch.device, matrix_width: int = 0) -> 
 
 
 def _why_not_triton(device: torch.device, matrix_width: int) -> str:
-    """What the Triton kernels (and lower precision with them) lack on that device; empty if they run there.
+    """Return why the Triton kernels, and with them lower precision, cannot run on a device; empty if they can.
 
-    Matrices of linear functions must be of a power of two, and fit into the card's own memory."""
+    The size of linear functions must be a power of two, and their matrices must fit into on-chip memory."""
     if device.type != "cuda":
         return f"is for CUDA GPUs, not for {device.type}"
     if find_spec("triton") is None:
@@ -103,4 +105,4 @@ def _why_not_triton(device: torch.device, matrix_width: int) -> str:
     if major >= 8:
         return ""
     name = torch.cuda.get_device_name(device)
-    return f"needs a GPU of compute capability 8.0 or more, and {name} has {major}.{minor}"
+    return f"needs a GPU of compute capability 8.0 or higher, but {name} has {major}.{minor}"

@@ -1,8 +1,8 @@
-"""The back end of devices without kernels of ours (mps, xpu, older CUDA cards): both passes of reference.py in plain
-torch, float32 or float64, with gradients by autograd. Trees are induced by the CPU kernels.
+"""The back end for devices that Banyan has no kernels for (mps, xpu, older CUDA GPUs): both passes of reference.py in
+plain torch, in float32 or float64, with gradients from autograd. The CPU kernels induce the trees.
 
-All nodes of a height are computed at once and nothing is written in place: each height copies the rows so far, which
-costs little for the few dozen heights of sentences.
+All nodes of the same height are computed together, and nothing is written in place. Each height copies all rows
+computed so far, which is cheap because sentences have only a few dozen heights.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _32 = (1 << 32) - 1
 
 
 class Torch(Numba):
-    """Everything but the passes is the CPU back end's: structure is integers, found from a copy of the leaves, and the
-    losses run on any device."""
+    """Inherits everything but the passes from the CPU back end: the structure is integers, computed from a copy of the
+    leaves, and the losses run on any device."""
 
     name = "torch"
 
@@ -42,10 +42,10 @@ class Torch(Numba):
 def masks(
     dropout: Dropout, place: int, keys: np.ndarray, E: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """Those of the reference, one row per key [n, E].
+    """The masks of reference.py, one row per key [n, E].
 
-    Torch has no unsigned arithmetic: the 64 bits of each key are mixed in NumPy, the 32 bits of each column in int64,
-    with the multipliers less 2^32. That changes none of the low 32 bits, and no product can overflow.
+    Torch has no unsigned arithmetic. So NumPy mixes the 64 bits of each key, and the 32 bits of each column are mixed
+    in int64, with 2^32 subtracted from the multipliers. The low 32 bits stay the same, and no product can overflow.
     """
     rate = dropout.rate_at(place)
     state = mix(keys ^ np.uint64(dropout.stream(place)))
@@ -75,7 +75,7 @@ def _per_channel(E: int, *vectors: Tensor) -> list[Tensor]:
 
 
 def _gates(E: int, *gates: Tensor) -> list[Tensor]:
-    """Diagonal ones as `_times` wants them, their sigmoids taken [E]; a linear one stays its matrix [U, U]."""
+    """Gates as `_times` takes them: diagonal gates after the sigmoid [E], linear gates as their matrices [U, U]."""
     return [gate if gate.ndim == 2 else gate.sigmoid().repeat(E // len(gate)) for gate in gates]
 
 
@@ -86,7 +86,7 @@ def _times(rows: Tensor, gate: Tensor) -> Tensor:
 
 
 def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
-    """Equation 3 (or 1) from leaves already dropped out: the embedding of every node on the way up [N, E]."""
+    """Equation 3 (or 1) from leaves after dropout: the up vector of every node [N, E]."""
     comp_l, comp_r, comp_b = functions[:3]
     L, E = leaves.shape
     (gate_l, gate_r), (bias,) = _gates(E, comp_l, comp_r), _per_channel(E, comp_b)
@@ -100,7 +100,7 @@ def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout
 
 
 def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
-    """Equation 4 (or 2) from the roots down: the mean of each node's messages, or, if it gets none, its own vector
+    """Equation 4 (or 2) from the roots down: the mean of each node's messages, or its up vector if it receives none
     [N, E]."""
     decomp_l, decomp_r, decomp_lb, decomp_rb = functions[3:]
     L, E = graph.n_leaves, up.shape[1]
@@ -109,7 +109,7 @@ def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: 
     levels = list(pairwise(graph.levels.tolist()))
     own = up.split([last - first for first, last in levels])
     down = []
-    below = torch.zeros_like(up)  # the sum of the messages so far, of all nodes not yet reached
+    below = torch.zeros_like(up)  # sums of the messages so far, for all nodes not yet reached
     for height in reversed(range(len(levels))):
         first, last = levels[height]
         below, reached = below.split([first, last - first])

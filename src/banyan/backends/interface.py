@@ -1,7 +1,7 @@
-"""What every back end offers, in the paper's words. reference.py says what each of it must compute.
+"""The interface of every back end, in the paper's terms. reference.py defines what each method must compute.
 
-B sentences of T tokens in all have L leaves and N nodes; a vector has E numbers, the vocabulary V tokens. A batch is
-ragged: `tokens` [T] of all sentences one after another, `offsets` [B+1].
+B sentences with T tokens in total have L leaves and N nodes. Vectors have E dimensions, and the vocabulary has V
+tokens. Batches are ragged: `tokens` [T] holds all sentences one after another, with boundaries `offsets` [B+1].
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 
 
 class Passes(Protocol):
-    """A batch, up and down. How a back end stores the other nodes is its own affair."""
+    """The results of both passes over a batch. Each back end stores the other nodes in its own way."""
 
     @property
     def graph(self) -> Any: ...
 
     @property
     def rebuilt(self) -> Tensor:
-        """The leaves as they come down [L, E]."""
+        """The reconstructed leaves [L, E]."""
 
     @property
     def roots(self) -> Tensor:
-        """The sentences [B, E]."""
+        """The up vectors of the roots, one per sentence [B, E]."""
 
 
 class Encoder(Protocol):
-    """Roots of sentences, without gradients."""
+    """Computes the roots of sentences, without gradients."""
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        """Put the roots into the first E columns of `out` [B, ...]; no sentence may be empty. n_threads: on the CPU."""
+        """Write the roots to the first E columns of `out` [B, ...]. No sentence may be empty. n_threads: of the CPU."""
 
 
 class LexicalSums(Protocol):
-    """The lexical dimensions of embeddings (banyan.model.lexical)."""
+    """Computes the lexical dimensions of embeddings (banyan.model.lexical)."""
 
     def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        """Put the sums of the tokens' sketches into the last columns of `out`, whose first columns are roots, and
-        give both parts their lengths."""
+        """Write the sums of the tokens' sketches to the last columns of `out`, whose first columns are roots, and
+        scale both parts to their norms."""
 
 
 class Backend(Protocol):
     name: str
     on_device: bool
-    """Whether batches live on the device. If so, training draws them there and replays recorded steps, and encoding
-    sends large batches one after another; if not, both go step by step and block by block from the host."""
+    """Whether batches are stored on the device. If so, training samples them there and replays recorded steps, and
+    encoding sends large batches one after another. If not, the host drives every step and every block."""
 
     def structure(
         self,
@@ -65,28 +65,28 @@ class Backend(Protocol):
         structure: str = "induced",
     ) -> Any:
         """Algorithm 1: induce the trees of a batch and entangle them into one graph, or leave them plain. Merges see
-        vectors after dropout. structure: as of the settings."""
+        vectors after dropout. structure: as in the settings."""
 
     def up_and_down(
         self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
     ) -> Any:
-        """Passes: Equation 3 from the leaves up and Equation 4 from the roots down (or 1 and 2), with their gradients.
+        """Return Passes: Equation 3 from the leaves up and Equation 4 from the roots down (or 1 and 2), differentiable.
         The graph comes from `structure`, with the same dropout, or is a banyan.model.graph.Graph of given trees."""
 
     def cross_entropy(
         self, passes: Any, weight: Tensor, bias: Tensor, candidates: str, mean_over: str, precision: str
     ) -> Tensor:
-        """The mean cross-entropy of the rebuilt leaves under an output layer [V, E], [V]. candidates, mean_over: as of
-        the settings. precision: of the matrix products, if the back end has more than one."""
+        """The mean cross-entropy of the reconstructed leaves under an output layer [V, E], [V]. candidates, mean_over:
+        as in the settings. precision: of the matrix products, if the back end supports more than one."""
 
     def contrastive(self, passes: Any, inner: bool, precision: str) -> Tensor:
-        """The mean over nodes (or inner nodes only) of how well each, on its way up, finds itself among all that come
-        down, and back."""
+        """The mean contrastive loss over nodes (or inner nodes only): each up vector must identify its node among all
+        down vectors, and each down vector among all up vectors."""
 
     def encoder(
         self, embedding: np.ndarray, functions: Functions, structure: str, device: torch.device | str
     ) -> Encoder:
-        """What encodes with these weights."""
+        """Return an encoder with these weights."""
 
     def lexical_sums(self, table: np.ndarray, weight: float, device: torch.device | str) -> LexicalSums:
-        """What completes embeddings by sketches int8 [V, D]. weight: the length of that part."""
+        """Return an object that adds sums of sketches (int8 [V, D]) to embeddings. weight: the norm of that part."""

@@ -1,4 +1,4 @@
-"""The losses in plain torch, each with its gradients in one sweep over blocks of rows."""
+"""The losses in plain torch. Each computes its value and its gradients in one sweep over blocks of rows."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch import Tensor
 from banyan.backends.passes import Passes, on_device
 from banyan.support.rows import blocks
 
-LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More hardly make the products faster
-LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
-SCALE = math.exp(0.2)  # of the cosines: Self-StrAE's temperature, which it does not learn
-HELD = {"cpu": 1 << 28, "other": 1 << 33}  # bytes of exponentials that exist at one time, by the kind of device
-_ONES = 8  # columns of ones; one would do, but products of a multiple of 8 columns are the fast ones
+LOGITS = 1 << 26  # the most logits held at a time: 256 MB in float32. More would hardly speed up the products
+LARGEST = 60.0  # exp of this, even summed over many candidates, is far from overflow in float32
+SCALE = math.exp(0.2)  # of the cosines: Self-StrAE's temperature, which is not learned
+HELD = {"cpu": 1 << 28, "other": 1 << 33}  # the most bytes of exponentials held at a time, by device type
+_ONES = 8  # columns of ones: one would do, but products are faster when the number of columns is a multiple of 8
 
 
 # --- Cross-entropy ---------------------------------------------------------------------------------------------------
 
 
 def cross_entropy_of_leaves(passes: Passes, weight: Tensor, bias: Tensor, candidates: str, mean_over: str) -> Tensor:
-    """Backend.cross_entropy where the graph is on the host."""
+    """Backend.cross_entropy for graphs on the host."""
     token = target = on_device(passes.graph.token, passes.down.device)
     share = shares(token, len(bias)) if mean_over == "tokens" else None
     if candidates == "batch":
@@ -34,26 +34,27 @@ def cross_entropy_of_leaves(passes: Passes, weight: Tensor, bias: Tensor, candid
 
 
 def shares(token: Tensor, vocab_size: int, here: Tensor | None = None) -> Tensor:
-    """Of each leaf, such that each distinct token has the same in all: they add up to 1."""
+    """The weight of each leaf in a mean where all distinct tokens count equally; the weights sum to 1. here: mask of
+    the rows of `token` that are leaves; by default all."""
     there = torch.ones_like(token, dtype=torch.float32) if here is None else here.float()
     count = there.new_zeros(vocab_size).index_add_(0, token, there)
     return there / (count.index_select(0, token).clamp(min=1) * (count > 0).sum())
 
 
 def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
-    """The mean over rows of -log softmax(x @ weight.T + bias)[target], never holding more than LOGITS at a time.
+    """The mean over rows of -log softmax(x @ weight.T + bias)[target], holding at most LOGITS logits at a time.
 
-    share: of each row in the mean; without it, they are equal."""
+    share: the weight of each row in the mean; by default all are equal."""
     share = x.new_full((len(x),), 1 / len(x)) if share is None else share.to(x.dtype)
     return _CrossEntropy.apply(x, weight, bias, target, share, torch.is_grad_enabled())
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Loss and gradients in one sweep over blocks of rows, so that the three matrix products are nearly all it costs.
+    """Loss and gradients in one sweep over blocks of rows. Nearly all of the cost is the three matrix products.
 
-    Softmax is P·factor / total, where P = exp(x @ weight.T) and factor = exp(bias) of each candidate: the factor, the
-    division by the total and the "- 1 at the target" of the gradient are left to the small matrices. Logits that could
-    overflow take the usual way instead: the bias added, the highest subtracted, and a factor of 1.
+    Softmax is P·factor / total, where P = exp(x @ weight.T) and factor = exp(bias) for each candidate. The factor, the
+    division by the total and the "- 1 at the target" of the gradient are applied to the small matrices, not to P. If
+    logits could overflow, the bias is added and the row maximum subtracted before the exponential; the factor is 1.
     """
 
     @staticmethod
@@ -96,7 +97,7 @@ _kept = threading.local()
 
 
 def _room_for_logits(rows: int, weight: Tensor) -> Tensor:
-    """Kept from step to step: getting so much fresh memory from the system would cost as much as the exponentials."""
+    """A buffer that is reused between steps: allocating that much memory would cost as much as the exponentials."""
     room = getattr(_kept, "room", None)
     if room is None or (room.device, room.dtype) != (weight.device, weight.dtype) or room.numel() < rows * len(weight):
         room = _kept.room = weight.new_empty(rows * len(weight))
@@ -104,15 +105,15 @@ def _room_for_logits(rows: int, weight: Tensor) -> Tensor:
 
 
 # --- Contrast of every node with its reconstruction ------------------------------------------------------------------
-# The predecessor's objective: a node on its way up must find itself among all nodes on their way down, and back.
+# Self-StrAE's objective: each up vector must identify its node among all down vectors, and vice versa.
 
-# Of unit vectors a and b, and which of them are there (None: all): P = exp(SCALE·a·b), 0 where either is not, and the
-# totals of its rows.
+# Takes unit vectors a and b, and masks of the rows that are nodes (None: all). Returns P = exp(SCALE·a·b), 0 where
+# either row is not a node, and the row sums of P.
 Exponentials = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]
 
 
 def contrastive_of_nodes(passes: Passes, inner: bool) -> Tensor:
-    """Backend.contrastive where the graph is on the host."""
+    """Backend.contrastive for graphs on the host."""
     first = passes.graph.n_leaves if inner else 0
     return contrastive(passes.up[first:], passes.down[first:])
 
@@ -127,22 +128,22 @@ def exponentials(a: Tensor, b: Tensor, here_a: Tensor | None, here_b: Tensor | N
 def contrastive(
     up: Tensor, down: Tensor, here: Tensor | None = None, exponentials: Exponentials = exponentials
 ) -> Tensor:
-    """The mean over nodes of -log softmax of cosine × SCALE at the node itself, half over all that come down and half
-    over all that go up. here: which of the rows of up and down [N, E] are nodes; without it, all."""
+    """The mean over nodes of -log softmax(SCALE × cosine) at the node itself: half of it over all down vectors, half
+    over all up vectors. here: mask of the rows of up and down [N, E] that are nodes; by default all."""
     if len(up) == 0:
-        return up.sum()  # 0, of no node at all
-    if here is not None:  # what stands in the other rows may not be a number
+        return up.sum()  # 0: there are no nodes
+    if here is not None:  # other rows may hold NaN
         up, down = (torch.where(here[:, None], rows, 0) for rows in (up, down))
     a, b = (rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12) for rows in (up, down))
     return _Contrastive.apply(a, b, here, exponentials, torch.is_grad_enabled())
 
 
 class _Contrastive(torch.autograd.Function):
-    """Loss and gradients in one sweep. No scaled cosine is above SCALE, so its exponential needs no care.
+    """Loss and gradients in one sweep. No scaled cosine exceeds SCALE, so the exponentials cannot overflow.
 
-    The gradient by cosine (i, j) is P[i, j] / row i's total + P[i, j] / column j's total, less 2 where i = j, times
-    SCALE / 2N. The totals stay outside of the products with P, and those of the columns are one of the products, with
-    ones. Where P is too large to be held, blocks of its rows are made twice.
+    The gradient with respect to cosine (i, j) is P[i, j] / row i's total + P[i, j] / column j's total, minus 2 where
+    i = j, times SCALE / 2N. The totals are applied outside the products with P, and the column totals come from a
+    product with ones. If P is too large to hold, each block of its rows is computed twice.
     """
 
     @staticmethod
@@ -162,7 +163,7 @@ class _Contrastive(torch.autograd.Function):
         column_total = with_p[:, -1] if here is None else torch.where(here, with_p[:, -1], 1)
         n = N if here is None else here.sum(dtype=a.dtype).clamp(min=1)
         at_itself = SCALE * (a * b).sum(1)
-        each = (row_total.log() + column_total.log()) / 2 - at_itself  # 0 where there is no node
+        each = (row_total.log() + column_total.log()) / 2 - at_itself  # 0 for rows that are not nodes
         if learn:
             other = torch.cat([b, b / column_total[:, None]], 1)
             with_b = torch.cat([product(p if len(parts) == 1 else p_of(rows)[0], other) for rows in parts])
@@ -177,7 +178,7 @@ class _Contrastive(torch.autograd.Function):
 
 
 def product(p: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """In float32 also where P is less precise; in float64 where all is."""
+    """Return p @ b, in float32 if p is bfloat16, else in the dtype of p and b."""
     if p.dtype != torch.bfloat16:
         return torch.mm(p, b, out=out)
     return torch.mm(p, b.to(p.dtype), out_dtype=torch.float32, out=out)

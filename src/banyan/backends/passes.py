@@ -1,4 +1,4 @@
-"""A batch, up and down, whose graph is on the host."""
+"""The results of both passes over a batch whose graph is on the host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from banyan.model.graph import Graph
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """Indices, as int64: not every device takes others."""
+    """Copy indices to a device as int64, the only index type that every device supports."""
     return torch.from_numpy(array.astype(np.int64, copy=False)).to(device)
 
 
 class Passes(NamedTuple):
-    """A batch, up and down."""
+    """The results of both passes over a batch."""
 
     graph: Graph
     up: Tensor  # [N, E]
@@ -25,10 +25,10 @@ class Passes(NamedTuple):
 
     @property
     def rebuilt(self) -> Tensor:
-        """The leaves as they come down [L, E]."""
+        """The reconstructed leaves [L, E]."""
         return self.down[: self.graph.n_leaves]
 
     @property
     def roots(self) -> Tensor:
-        """The sentences [B, E]. (Indexing would add up the gradients of a root that they share in no fixed order.)"""
+        """One vector per sentence [B, E]. (Indexing would sum the gradients of a shared root in no fixed order.)"""
         return self.up.index_select(0, on_device(self.graph.root, self.up.device))

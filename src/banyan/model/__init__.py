@@ -1,16 +1,16 @@
-"""The model: what is computed, independent of the device that computes it.
+"""The model: what is computed, independent of the device.
 
 banyan_model  BanyanModel, the torch module that is trained
-graph         trees and entangled graphs, integers only
-functions     composition and decomposition: the seven functions all channels share
+graph         trees and entangled graphs, as integers only
+functions     composition and decomposition: the seven functions that all channels share
 dropout       masks that depend only on the seed, the step and the span
-brackets      trees given by the user in brackets
+brackets      trees that the user gives in bracket notation
 objective     the loss and its parts: reconstruction, contrastive, InfoNCE
 crops         the two parts of each sentence, for InfoNCE
 initial       initial token vectors: character n-gram sketches and PPMI
 lexical       the lexical dimensions of an embedding
 
-Importing this imports nothing else; only BanyanModel, objective and initial need torch.
+Importing this package imports none of its modules. Only BanyanModel, objective and initial need torch.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The model to train, in torch: an embedding, the seven functions that all channels share, and an output layer if the
-objective asks for one."""
+"""The torch module that is trained: an embedding, the seven functions that all channels share, and an output layer if
+the objective needs one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BanyanModel", "Passes"]
 
 class BanyanModel(nn.Module):
     def __init__(self, config: Config, vocab_size: int, backend: str | None = None) -> None:
-        """backend: "numba", "torch" or "triton"; by default, the one for the device that the weights are on."""
+        """backend: "numba", "torch" or "triton"; by default the one for the device of the weights."""
         super().__init__()
         self.config, self._backend = config, backend
         self.precision = "float32"  # of the output layer's matrix products; on a GPU also tf32 or bf16
@@ -37,15 +37,15 @@ class BanyanModel(nn.Module):
         if config.objective != "contrastive":
             self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
             self.out_bias = nn.Parameter(torch.empty(vocab_size))
-        if config.lexical_dim:  # found when the text is there, and never learnt
+        if config.lexical_dim:  # computed from the training text, never learned
             sketches = torch.zeros(vocab_size, config.lexical_dim, dtype=torch.int8)
             self.lexical = nn.Parameter(sketches, requires_grad=False)
         self.initialise(config.seed)
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Gates of diagonal functions as the authors do; linear ones, and the output layer, as torch's linear layers:
-        uniform within one over the square root of how many numbers go in."""
+        """Initialise diagonal gates as the authors do, and linear functions and the output layer like torch's linear
+        layers: uniformly within ±1 / sqrt(number of inputs)."""
         generator = torch.Generator().manual_seed(seed)
         E, U = self.config.dim, self.config.width
         self.embedding.uniform_(-0.1, 0.1, generator=generator)
@@ -67,32 +67,32 @@ class BanyanModel(nn.Module):
 
     @property
     def backend(self) -> Backend:
-        """What computes: the back end that was named, or the one for the device that the weights are on."""
+        """The back end chosen by name, or else the one for the device of the weights."""
         if self._backend:
             return backends.named(self._backend)
         return backends.choose(self.embedding.device, self.config.matrix_width)
 
     def structure(self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT) -> Any:
-        """The graph of a batch, as the back end holds it. Merges see vectors after dropout."""
+        """The graph of a batch, in the back end's own form. Merges see vectors after dropout."""
         tokens, offsets = check_ragged(tokens, offsets)
         plain, structure = self.config.trees == "plain", self.config.structure
         return self.backend.structure(tokens, offsets, self.embedding, self.functions, dropout, plain, structure)
 
     def graph_of(self, forest: Forest) -> Graph:
-        """The graph of trees that are given, by the user or by `structure`."""
+        """The graph of given trees."""
         return disentangled(forest) if self.config.trees == "plain" else entangle(forest)
 
     def forward(self, graph: Any, dropout: Dropout = NO_DROPOUT) -> Any:
-        """Both passes through a graph, of `structure` (with the same dropout) or of `graph_of`."""
+        """Run both passes over a graph from `structure` (with the same dropout) or from `graph_of`."""
         return self.backend.up_and_down(graph, self.embedding, self.functions, dropout)
 
     def clip_gradients(self) -> None:
-        """To the norm that the settings allow, if they say any; without a word from the device."""
+        """Clip the gradient norm to clip_grad_norm, if that is set, without synchronising with the device."""
         if self.config.clip_grad_norm:
             nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_grad_norm)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Every parameter by its name, on the CPU."""
+        """Return all parameters by name, on the CPU."""
         return {name: parameter.detach().cpu().numpy() for name, parameter in self.named_parameters()}
 
 

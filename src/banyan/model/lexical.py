@@ -1,11 +1,12 @@
-"""The lexical dimensions of an embedding: what the tree composes stands first, then the sum of its leaves' sketches.
+"""The lexical dimensions of an embedding: the sum of the tokens' sketches, which follows the composed dimensions.
 
-A sketch tells how a token is spelt (banyan.model.initial). It is not learnt, and no gate shortens it: these
-dimensions hold a text's characters as TF-IDF would compare them, and leave the others free for what is learnt.
+A sketch encodes the spelling of a token (banyan.model.initial). It is not learned, and gates do not scale it. The
+lexical dimensions represent a text's characters much as TF-IDF does, and leave the other dimensions to what is learned.
 
-What is learnt gets length 1, and the sum the length `lexical_weight`, however long the text is: the cosine of two
-embeddings is then a weighted mean of two, by meaning and by spelling. Sketches are kept in int8, so that a model is
-small and their sums are exact, in any order and on any device. Back ends add them up (Backend.lexical_sums).
+The composed part is scaled to norm 1 and the lexical part to norm `lexical_weight`, whatever the length of the text.
+The cosine of two embeddings is thus a weighted mean of two cosines: one by meaning, one by spelling. Sketches are
+stored in int8, so that models stay small and sums are exact, in any order and on any device. Back ends compute the
+sums (Backend.lexical_sums).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import math
 
 import numpy as np
 
-STEPS = 8  # of int8 to the deviation of a sketch's numbers
+STEPS = 8  # int8 steps per standard deviation of a sketch's components
 
 
 def rounded(sketches: np.ndarray) -> np.ndarray:
-    """Sketches of length 1, on average, in int8 [V, L]."""
+    """Round sketches with a mean norm of 1 to int8 [V, D]."""
     steps = np.rint(sketches * (STEPS * math.sqrt(sketches.shape[1])))
     return steps.clip(-127, 127).astype(np.int8)

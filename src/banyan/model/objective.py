@@ -1,7 +1,7 @@
-"""The losses: reconstruction of the leaves, contrast of every node with its reconstruction, and InfoNCE.
+"""The losses: cross-entropy of the reconstructed leaves, a contrastive loss over nodes, and InfoNCE.
 
-Back ends compute the first two (banyan.backends.losses). To add a loss: write a function of the model and a batch's
-passes, and add a line to `terms`.
+Back ends compute the first two (banyan.backends.losses). To add a loss, write a function of the model and the
+passes over a batch, and add a line to `terms`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Term(NamedTuple):
 
 
 def terms(config: Config) -> list[Term]:
-    """The parts of the loss that these settings ask for. The loss is their weighted sum."""
+    """The parts of the loss under these settings. The loss is their weighted sum."""
     share = 0.5 if config.objective == "both" else 1.0
     found = []
     if config.objective != "cross-entropy":
@@ -40,8 +40,8 @@ def terms(config: Config) -> list[Term]:
 
 
 def losses(model: BanyanModel, passes: Passes) -> tuple[Tensor, Tensor]:
-    """The loss of a step, and its parts, unweighted and in the order of `terms`, without their gradients. With
-    InfoNCE, the batch must hold the parts of its sentences (banyan.model.crops)."""
+    """The loss of a step, and its parts: unweighted, detached and in the order of `terms`. With InfoNCE, the batch must
+    contain the parts of its sentences (banyan.model.crops)."""
     asked = terms(model.config)
     found = [term.compute(model, passes) for term in asked]
     total = found[0] if asked[0].weight == 1 else asked[0].weight * found[0]
@@ -63,20 +63,20 @@ def infonce(roots: Tensor, temperature: float) -> Tensor:
     """InfoNCE between the first and the second parts of sentences, with the other sentences of the batch as negatives,
     averaged over both directions.
 
-    roots: of B sentences, of their first parts, and of their second parts [3·B, E]."""
+    roots: those of B sentences, then of their first parts, then of their second parts [3·B, E]."""
     first, second = torch.nn.functional.normalize(roots[len(roots) // 3 :]).chunk(2)
     logits = first @ second.T / temperature
     return ((logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()).mean()
 
 
 def recognition(model: BanyanModel, passes: Passes) -> Tensor:
-    """The contrastive loss over all nodes; over inner nodes only, where reconstruction takes care of the leaves."""
+    """The contrastive loss over all nodes, or over inner nodes only if the leaves have a reconstruction loss."""
     inner = model.config.objective == "both"
     return model.backend.contrastive(passes, inner, model.precision)
 
 
 def reconstruction(model: BanyanModel, passes: Passes) -> Tensor:
-    """Mean cross-entropy of the rebuilt leaves, over the vocabulary or over the batch's own distinct tokens."""
+    """Mean cross-entropy of the reconstructed leaves, over the vocabulary or over the batch's distinct tokens."""
     config = model.config
     return model.backend.cross_entropy(
         passes, model.out_weight, model.out_bias, config.candidates, config.mean_over, model.precision

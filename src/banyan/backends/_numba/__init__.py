@@ -1,15 +1,15 @@
-"""The CPU kernels: what reference.py says, for any number of threads with the same bits.
+"""The CPU kernels. They compute what reference.py defines, bit-identically for any number of threads.
 
-compiling   how kernels are compiled
+compiling   compiler options of the kernels
 masks       keys of nodes and dropout masks
 functions   Equations 1 to 4 on one row
 trees       Algorithm 1, sentence by sentence; roots for encoding
-entangling  equal nodes of all sentences become one
-passes      up, down and their gradients
-repeats     the occurrences of a repeated token that are kept
+entangling  merges equal nodes of all sentences
+passes      both passes and their gradients
+repeats     which occurrences of a repeated token are kept
 
-Each kernel is a plain loop that releases the interpreter lock; parallelism is over sentences (trees) or over columns
-(passes), through banyan.support.threads. Nothing here imports torch.
+Each kernel is a plain loop that releases the interpreter lock. Threads work on different sentences (trees) or columns
+(passes), through banyan.support.threads. Only autograd imports torch.
 """
 
 from __future__ import annotations

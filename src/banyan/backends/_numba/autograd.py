@@ -1,6 +1,6 @@
 """The CPU kernels on torch's parameters: the graph of a batch, and both passes as one autograd function.
 
-The only file of this package that imports torch.
+The only module of _numba that imports torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def graph_of_batch(
     plain: bool,
     structure: str,
 ) -> Graph:
-    """Backend.structure on the CPU. The weights may be on any device: the leaves are copied."""
+    """Backend.structure on the CPU. The weights may be on any device, because the leaves are copied."""
     token, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
     leaves = _dropped_leaves(embedding, token, leaf_keys(token, plain), dropout)
     f = _as_numpy(functions)
@@ -37,7 +37,7 @@ def graph_of_batch(
 
 
 class UpAndDown(torch.autograd.Function):
-    """Both passes through a graph."""
+    """Both passes over a graph."""
 
     @staticmethod
     def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:

@@ -1,6 +1,6 @@
-"""The back end of CPUs. Trees and passes are kernels of ours; the losses are torch's matrix products.
+"""The back end for CPUs. Trees and passes run in Banyan's own kernels; the losses use torch's matrix products.
 
-Torch is imported by the methods that training calls: encoding does without it.
+Only the methods that training calls import torch, so encoding does not need it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How kernels are compiled.
+"""The compiler options of the kernels.
 
-Sums may be reassociated for SIMD, so their order is fixed by the compiled code; nothing assumes NaN or infinity away.
+Sums may be reassociated for SIMD; the compiled code then fixes their order. No option assumes that there is no NaN or
+infinity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which occurrences of a repeated token are kept: banyan.model.graph.with_sublinear_tf."""
+"""Selects the occurrences of a repeated token that are kept, for banyan.model.graph.with_sublinear_tf."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from banyan.support.compiling import njit
 
 @njit(cache=True, nogil=True)
 def kept_occurrences(tokens, offsets, kept):
-    """Which tokens are kept, if a sentence keeps only those occurrences of a token: kept says how many-th, rising."""
+    """Return a mask of the tokens to keep: the k-th occurrence of a token in a sentence if k is in `kept` (sorted)."""
     keeps = np.empty(len(tokens), np.bool_)
-    last_seen = np.full(tokens.max() + 1 if len(tokens) else 0, -1, np.int64)  # in which sentence
+    last_seen = np.full(tokens.max() + 1 if len(tokens) else 0, -1, np.int64)  # the last sentence with each token
     times = np.zeros(len(last_seen), np.int64)
     for sentence in range(len(offsets) - 1):
         for i in range(offsets[sentence], offsets[sentence + 1]):

@@ -1,4 +1,4 @@
-"""From tokens to trees: greedy() of reference.py, O(n·E + n·√n) a sentence; and roots alone, for encoding."""
+"""From tokens to trees: greedy() of reference.py, in O(n·E + n·√n) per sentence. For encoding, only the roots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from banyan.model.graph import Forest, runs_of_sentences
 from banyan.support import threads
 
 GONE = np.int64(-(2**63))  # ranks below every pair
-INDUCED, RANDOM, BALANCED = range(3)  # in the order of the choices of "structure"; then comes right-branching
+INDUCED, RANDOM, BALANCED = range(3)  # as in SETTINGS["structure"].choices; the last one is right-branching
 
 
 @summing
@@ -37,22 +37,22 @@ def norms(rows):
 
 @inlined
 def _cosine(dot, norm_a, norm_b, same):
-    """Equal nodes score exactly 1, all others are clamped to 1, a zero vector scores 0."""
+    """The cosine: exactly 1 for equal nodes, at most 1 for all others, 0 for a zero vector."""
     if same:
         return 1.0
     both = np.float64(norm_a) * np.float64(norm_b)
     if both == 0:
         return 0.0
     cosine = dot / both
-    if cosine != cosine:  # an overflow upstream: last in line, but still a pair
+    if cosine != cosine:  # NaN after an overflow: ranks last, but is still a pair
         return -2.0
     return min(cosine, 1.0)
 
 
 @inlined
 def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
-    """score() of two neighbours over the tokens first..last, as a whole number in the same order: the search below
-    is then a chain of integer comparisons without branches."""
+    """score() of two neighbours that span tokens first..last, as an integer with the same order. The search below then
+    consists of integer comparisons without branches."""
     rank = np.int64(first)  # right-branching
     if structure == INDUCED:
         rank = np.int64(_cosine(dot, norm_a, norm_b, key_a == key_b) * 2.0**61)
@@ -65,7 +65,7 @@ def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
 
 @kernel
 def _best_of_block(rank, block, shift, n, best, best_at):
-    """Find the leftmost of the highest ranks of one block anew."""
+    """Recompute the highest rank of one block and its leftmost position."""
     highest, at = GONE, block << shift
     for i in range(block << shift, min((block + 1) << shift, n)):
         higher = rank[i] > highest
@@ -86,8 +86,8 @@ def _best_pair(best, best_at, blocks):
 
 @summing
 def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
-    """rows[a] becomes the parent of rows[a] and rows[b]. One sweep also gives its norm and its products with its new
-    neighbours, rows[left] and rows[right]. The last row is spare."""
+    """Replace rows[a] by the parent of rows[a] and rows[b]. The same sweep computes its norm and its dot products with
+    its new neighbours, rows[left] and rows[right]. The last row is scratch space."""
     square = rows.dtype.type(0)
     with_left = rows.dtype.type(0)
     with_right = rows.dtype.type(0)
@@ -110,17 +110,17 @@ def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
 def _induce_sentence(
     tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure, children, similarity, space
 ):
-    """Merge sentence first..last in space.work, where a parent takes its left child's place and the root ends in
-    row 0; `children` and `similarity` are written from row 0 on.
+    """Merge sentence first..last in space.work. A parent replaces its left child, so the root ends up in row 0.
+    `children` and `similarity` are written from row 0 on.
 
-    A merge changes only two scores. They are ranked in blocks of about √n (and at least 64), each of which
-    knows its best, so that the next pair is found in O(√n).
+    A merge changes only two scores. Ranks are kept in blocks of about √n (at least 64), and the best of each block
+    is stored, so that finding the next pair takes O(√n).
     """
     n, E = last - first, leaves.shape[1]
     work, norm, key, rank, node = space.work, space.norm, space.key, space.rank, space.node
     after, before, best, best_at = space.after, space.before, space.best, space.best_at
-    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # a field taken in a loop is counted each time
-    shift = 6  # blocks of 1 << shift
+    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # reading fields in the loop would count references
+    shift = 6  # blocks hold 1 << shift ranks
     while n >> (2 * shift) > 0:
         shift += 1
     blocks = ((n - 1) >> shift) + 1
@@ -147,7 +147,7 @@ def _induce_sentence(
         similarity[k] = rank[i] * 2.0**-61
         node[i] = merge_id + k
         key[i] = node_key(key[i], key[j])
-        left, right = m if m >= 0 else j, r if r < n else j  # where there is no neighbour, any row but i
+        left, right = m if m >= 0 else j, r if r < n else j  # if a neighbour is missing, any row but i will do
         norm[i], with_left, with_right = _merge(work, i, j, left, right, comp_l, comp_r, bias)
         if noise.node.threshold > 0:
             drop(work, i, 0, E, occurrence_key(key[i], node[i]) if plain else key[i], noise.node)
@@ -168,26 +168,26 @@ def _induce_sentence(
 
 
 class Space(NamedTuple):
-    """Room to work in for sentences of up to n tokens."""
+    """Workspace for sentences of up to n tokens."""
 
-    leaf_norms: np.ndarray  # [L], of all leaves
-    work: np.ndarray  # [n+1, E], the frontier's vectors and a spare row
+    leaf_norms: np.ndarray  # [L], the norms of all leaves
+    work: np.ndarray  # [n+1, E], the vectors of the frontier and a scratch row
     norm: np.ndarray
     key: np.ndarray
     node: np.ndarray
     after: np.ndarray  # the neighbours in the frontier
     before: np.ndarray
     rank: np.ndarray  # of the score with the right neighbour
-    best: np.ndarray  # of each block of ranks, the highest
-    best_at: np.ndarray  # and where it stands
+    best: np.ndarray  # the highest rank of each block
+    best_at: np.ndarray  # its position
 
 
 @kernel
 def _induce(
     tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, structure, start, end, children, similarity, roots
 ):
-    """Sentences start..end of the batch. `children`, `similarity` and `roots` are of the whole batch, each either
-    whole or, when nobody wants it, empty."""
+    """Induce the trees of sentences start..end. `children`, `similarity` and `roots` have room for the whole batch, or
+    are empty if not needed."""
     n = 1
     for b in range(start, end):
         n = max(n, offsets[b + 1] - offsets[b])
@@ -214,7 +214,7 @@ def _induce(
             own_children, own_similarity, space,
         )
         if len(roots):
-            roots[b, : space.work.shape[1]] = space.work[0]  # what else a row may hold is not ours
+            roots[b, : space.work.shape[1]] = space.work[0]  # the other columns belong to the caller
 
 
 def induce(
@@ -227,8 +227,8 @@ def induce(
     plain: bool = False,
     structure: str = "induced",
 ) -> tuple[Forest, np.ndarray]:
-    """The trees of a batch and, where they are induced, the similarity at each merge. The vector of position i is
-    leaves[rows[i]], already dropped out."""
+    """The trees of a batch and, if they are induced, the similarity at each merge. The vector of position i is
+    leaves[rows[i]], after dropout."""
     T, B = len(tokens), len(offsets) - 1
     children, similarity = np.empty((T - B, 2), np.int32), np.empty(T - B, leaves.dtype)
     gates, noise = Gates.of(f, leaves.shape[1], leaves.dtype), Noise.of(dropout)
@@ -244,7 +244,7 @@ def _code(structure: str) -> int:
 
 
 class Encoder:
-    """Roots of batches of sentences, and nothing else: what inference needs."""
+    """Computes only the roots of sentences, which is all that inference needs."""
 
     def __init__(self, embedding: np.ndarray, f: Functions, structure: str = "induced") -> None:
         self.embedding = embedding

@@ -1,6 +1,6 @@
-"""The back end of CUDA cards: from a batch's tokens to every gradient, nothing waits for the host.
+"""The back end for CUDA GPUs: structure, passes and losses all run on the device.
 
-Trees that are given come as a Graph of the host; plain torch takes them up and down.
+Given trees come as a Graph on the host; their passes and losses run in plain torch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Triton(Torch):
     ) -> Any:
         if isinstance(graph, Graph):
             return super().up_and_down(graph, embedding, functions, dropout)
-        return Passes(graph, *UpAndDown.apply(graph, embedding, *functions))  # it holds its dropout
+        return Passes(graph, *UpAndDown.apply(graph, embedding, *functions))  # the graph holds its dropout
 
     def cross_entropy(
         self, passes: Any, weight: Tensor, bias: Tensor, candidates: str, mean_over: str, precision: str
@@ -63,7 +63,7 @@ class Triton(Torch):
             share = losses.shares(token, len(bias), here)
         if candidates == "all":
             return loss.cross_entropy(rebuilt, weight, bias, token, precision, n_leaves, entangled, share=share)
-        if entangled:  # the candidates are the leaves themselves: no need to ask the device how many there are
+        if entangled:  # the candidates are the leaves themselves, so the host need not know their number
             own, target = token, torch.arange(len(token), device=token.device)
         else:
             own, target = torch.unique(token[: int(n_leaves)], return_inverse=True)

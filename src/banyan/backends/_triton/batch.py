@@ -1,4 +1,4 @@
-"""What the kernels are given: a batch of sentences, the noise of a step, and how kernels are compiled."""
+"""The kernels' inputs (a batch of sentences, the dropout of a step) and their compiler options."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from banyan.model.dropout import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
 
 PLACES = (LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE)
-ROWS = 8  # of E numbers that one program takes, where there is nothing to it but that
+ROWS = 8  # rows [E] per program in simple row-wise kernels
 
-# What changes from batch to batch: a variant of a kernel for each peculiarity of these would be compiled for nothing.
+# Arguments that vary from batch to batch. Specializing on them would compile variants of a kernel for no benefit.
 _VARIES = {
     "do_not_specialize": ["T", "B", "M", "N", "salt", "shift", "hash_bits", "n", "before", "parts"],
     "do_not_specialize_on_alignment": ["tokens", "offsets", "token", "leaf", "sizes", "streams", "target", "count"],
@@ -28,17 +28,17 @@ def kernel(function: Any) -> Any:
 
 
 class Batch(NamedTuple):
-    """Sentences on the device. Which tokens are distinct does not depend on the weights, so it is known beforehand.
+    """Sentences on the device. The distinct tokens do not depend on the weights, so they are computed beforehand.
 
-    There may be room for more tokens and more distinct ones than there are, so that batches of different sizes can
-    take the same way (a CUDA graph) through the same memory."""
+    The tensors may have room for more tokens and more leaves than there are, so that one CUDA graph can process
+    batches of different sizes in the same memory."""
 
     tokens: Tensor  # int32 [T]
     offsets: Tensor  # int32 [B+1]
-    token: Tensor  # int32 [L]: of each leaf
-    leaf: Tensor  # int32 [T]: of each position
-    sizes: Tensor  # int32 [2]: how many tokens and leaves there really are
-    longest: int  # sentence that there can be, in tokens
+    token: Tensor  # int32 [L]: the token of each leaf
+    leaf: Tensor  # int32 [T]: the leaf of each position
+    sizes: Tensor  # int32 [2]: the actual numbers of tokens and leaves
+    longest: int  # an upper bound on the length of a sentence, in tokens
 
     @classmethod
     def of(cls, tokens: np.ndarray, offsets: np.ndarray, device: torch.device, plain: bool = False) -> Batch:
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 class Noise(NamedTuple):
     """A Dropout as the kernels use it."""
 
-    streams: Tensor  # int64: of the four places, the threshold, and that of leaves
+    streams: Tensor  # int64 [6]: the streams of the four places, the threshold, and the threshold for leaves
     scale: float
     leaf_scale: float
     on: bool
@@ -62,12 +62,12 @@ class Noise(NamedTuple):
 
     @classmethod
     def at(cls, dropout: Dropout, streams: Tensor) -> Noise:
-        """The rates of a Dropout, with the streams of any step. (At a rate of 0 all is kept, times exactly 1.)"""
+        """The rates of a Dropout with the streams of any step. (At a rate of 0, all is kept, times exactly 1.)"""
         rate, leaf_rate = dropout.rate_at(NODE), dropout.rate_at(LEAF)
         return cls(streams, 1 / (1 - rate), 1 / (1 - leaf_rate), max(rate, leaf_rate) > 0)
 
     @staticmethod
     def streams_of(dropouts: Sequence[Dropout], device: torch.device) -> Tensor:
-        """Of many steps, brought to the device together [steps, 6]."""
+        """The streams and thresholds of many steps, copied to the device together [steps, 6]."""
         numbers = [[*map(d.stream, PLACES), *(int(d.rate_at(at) * 2**32) for at in (NODE, LEAF))] for d in dropouts]
         return torch.from_numpy(np.array(numbers, np.uint64).view(np.int64)).to(device)

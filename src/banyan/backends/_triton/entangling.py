@@ -1,4 +1,4 @@
-"""From trees to one graph: equal nodes are found by sorting hashes, and then verified."""
+"""From trees to one graph: equal nodes are found by sorting hashes and then verified."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from banyan.backends._triton.masks import load_key, mix, state_of, store_key
 from banyan.backends._triton.trees import Forest, dropped_leaves, induce
 from banyan.model.graph import Graph
 
-NUMBERED = 512  # merges that one program numbers
+NUMBERED = 512  # merges that each program numbers
 
 
 @dataclass(frozen=True)
 class DeviceGraph:
-    """A Graph on the device, with room for as many nodes as there could be; and what its merges saw."""
+    """A Graph on the device, with room for the greatest possible number of nodes, and the inputs of its merges."""
 
     batch: Batch
     children: Tensor  # int32 [room, 2]
     root: Tensor  # int32 [B]
-    apart: Tensor  # int32 [B]: the roots that are in no other tree, each once; -1 elsewhere
+    apart: Tensor  # int32 [B]: the roots that are in no other tree, each listed once; -1 elsewhere
     levels: Tensor  # int32
     key: Tensor  # int64 [L + room]
     node_of: Tensor  # int32 [T + T-B]
     messages: Tensor  # int32 [L + room]
-    counts: Tensor  # int32 [4]: nodes, levels, whether two different nodes had one hash, and leaves
-    owner: Tensor  # int32 [2·room]: the child that each message goes to, in order
-    edge: Tensor  # int64 [2·room]: twice the number of the inner node that sends it, plus 1 if to its right child
+    counts: Tensor  # int32 [4]: nodes, levels, whether two different nodes had the same hash, leaves
+    owner: Tensor  # int32 [2·room]: the child that receives each message, sorted
+    edge: Tensor  # int64 [2·room]: twice the inner-node number of the sender, plus 1 if sent to its right child
     edge_levels: Tensor  # int32: messages edge_levels[h]..edge_levels[h+1] go to nodes of height h
-    states: Tensor  # int64 [2, 2·room]: where the masks of each message begin, and those of the node that sends it
-    leaves: Tensor  # float32 [L, E], dropped out
+    states: Tensor  # int64 [2, 2·room]: the mask states of each message and of the node that sends it
+    leaves: Tensor  # float32 [L, E], after dropout
     gates: Gates
     noise: Noise
     plain: bool
@@ -68,7 +68,7 @@ class DeviceGraph:
 
 @triton.jit
 def _is_new(order, i, here):
-    """Whether the i-th merge in order is the first of its equals."""
+    """The i-th sort key, the one before it, and whether they differ, so that merge i is the first of its equals."""
     own = tl.load(order + i, mask=here, other=0)
     last = tl.load(order + i - 1, mask=here & (i > 0), other=-1)
     return own, last, (here & (own != last)).to(tl.int32)
@@ -76,7 +76,7 @@ def _is_new(order, i, here):
 
 @kernel
 def _count_kernel(order, news, sizes, B, BLOCK: tl.constexpr):
-    """How many distinct merges each block has."""
+    """Count the distinct merges of each block."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     _, _, new = _is_new(order, i, i < tl.load(sizes) - B)
     tl.store(news + tl.program_id(0), tl.sum(new, 0))
@@ -87,7 +87,7 @@ def _number_kernel(
     order, news, occurrence, merge_key, node_of, key, first_of, levels, counts, sizes, shift, B, T,
     BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """Each merge, in order, gets the number of its node; the first of equals stands for all."""
+    """Assign a node number to each merge, in sorted order. The first of equal merges represents all of them."""
     L, M = tl.load(sizes + 1), tl.load(sizes) - B
     block = tl.arange(0, BLOCKS)
     before = tl.sum(tl.load(news + block, mask=block < tl.program_id(0), other=0), 0)
@@ -118,7 +118,7 @@ def _number_kernel(
 def _link_kernel(
     forest, node_of, first_of, children, owner, messages, counts, sizes, B, T, M, N, BLOCK: tl.constexpr
 ):
-    """The children of each node. All merges that share a number must have the same, or two hashes were equal."""
+    """Find the children of each node. If merges with the same number have different children, their hashes collided."""
     L = tl.load(sizes + 1)
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = m < tl.load(sizes) - B
@@ -135,7 +135,7 @@ def _link_kernel(
     tl.store(children + 2 * inner + 1, right, mask=stands)
     tl.store(owner + 2 * inner, left, mask=stands)
     tl.store(owner + 2 * inner + 1, right, mask=stands)
-    empty = (m < M) & (m >= tl.load(counts) - L)  # no node has this number: sorted behind all messages
+    empty = (m < M) & (m >= tl.load(counts) - L)  # no node has this number: sorts after all messages
     tl.store(owner + 2 * m, N, mask=empty)
     tl.store(owner + 2 * m + 1, N, mask=empty)
     tl.atomic_add(messages + left, 1, mask=stands)
@@ -144,8 +144,8 @@ def _link_kernel(
 
 @kernel
 def _root_kernel(offsets, node_of, messages, seen, root, apart, B, T, BLOCK: tl.constexpr):
-    """Each sentence's root: its last merge, or its only token. Those that are in no other tree are also listed apart,
-    each once."""
+    """Find each sentence's root: its last merge, or its only token. Roots that are in no other tree are also listed in
+    `apart`, each once."""
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = b < B
     first, end = tl.load(offsets + b, mask=here, other=0), tl.load(offsets + b + 1, mask=here, other=0)
@@ -158,7 +158,7 @@ def _root_kernel(offsets, node_of, messages, seen, root, apart, B, T, BLOCK: tl.
 
 @kernel
 def _edge_kernel(edge, key, states, streams, counts, M, BLOCK: tl.constexpr):
-    """What the masks of each message begin with: of the message itself, and of the node that sends it."""
+    """Compute the mask states of each message and of the node that sends it."""
     L = tl.load(counts + 3)
     e = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = e < 2 * (tl.load(counts) - L)
@@ -178,8 +178,8 @@ def structure(
     hash_bits: int = 64,
     structure: str = "induced",
 ) -> DeviceGraph:
-    """Induce the trees of a batch and make them one graph. Another `salt` gives other hashes; at most `hash_bits` of
-    them are used."""
+    """Induce the trees of a batch and turn them into one graph. A different `salt` gives different hashes, of which at
+    most `hash_bits` bits are used."""
     T, B, L = len(batch.tokens), len(batch.offsets) - 1, len(batch.token)
     gates = gates_of(functions, embedding.shape[1])
     key = batch.tokens.new_empty(L + T - B, dtype=torch.int64)
@@ -191,8 +191,8 @@ def structure(
 def entangle(
     forest: Forest, key: Tensor, leaves: Tensor, gates: Gates, noise: Noise, plain: bool
 ) -> DeviceGraph:
-    """Equal nodes of all sentences become one. (Of a plain forest no two are equal: this sorts it by height.) `key` is
-    known of the leaves, and has room for the rest."""
+    """Merge equal nodes of all sentences. (A plain forest has no equal nodes, so this only sorts it by height.) `key`
+    holds the keys of the leaves and has room for the rest."""
     batch, M = forest.batch, len(forest.children)
     T, B, N = len(batch.tokens), len(batch.offsets) - 1, len(key)
     levels, counts = batch.tokens.new_empty(batch.longest + 2), batch.tokens.new_empty(4)

@@ -1,4 +1,4 @@
-"""The seven functions that all channels share, as the kernels use them, and back."""
+"""The seven functions that all channels share, in the form that the kernels use, and their gradients."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 from banyan.backends._triton.batch import kernel
 
 # --- Inside a kernel -------------------------------------------------------------------------------------------------
-# U is that of Gates: what is said of it is known when a kernel is compiled.
+# U is Gates.U, a compile-time constant.
 
 
 @triton.jit
 def function_at(gates, WHICH: tl.constexpr, U: tl.constexpr):
-    """Where one of the seven linear functions begins: a vector comes before the fourth, and one before the last."""
+    """Pointer to one of the seven linear functions. One bias precedes the fourth to sixth; two precede the last."""
     vectors: tl.constexpr = (1 if WHICH > 2 else 0) + (1 if WHICH > 5 else 0)
     return gates + (WHICH - vectors) * U * U + vectors * U
 
 
 @triton.jit
 def load_gate(gates, WHICH: tl.constexpr, c, E, U: tl.constexpr, C: tl.constexpr, BACK: tl.constexpr = False):
-    """Of columns c [1, C]: a vector [1, C]; or the matrices [C, C] of the channels, along the diagonal. BACK: the
-    transpose, which gradients take."""
+    """Load a gate for columns c [1, C]: a vector [1, C], or a block-diagonal matrix [C, C] with one block per channel.
+    BACK: the transpose, as gradients need it."""
     if U:
         i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
         u, v = i % U, j % U
@@ -44,12 +44,12 @@ def load_bias(gates, WHICH: tl.constexpr, c, E, U: tl.constexpr):
 
 @triton.jit
 def through(x, gate, U: tl.constexpr, C: tl.constexpr):
-    """Rows x [..., C] through a gate: Equation 3 or 4, or 1 or 2."""
+    """Multiply rows x [..., C] by a gate, as in Equations 3 and 4 (or 1 and 2)."""
     if not U:
         product = x * gate
     elif C >= 16:
         product = tl.dot(x, gate, input_precision="ieee")
-    else:  # too small for the compiler's product
+    else:  # too small for tl.dot
         column = tl.arange(0, C)
         product = tl.zeros_like(x)
         for u in tl.static_range(C):
@@ -60,7 +60,7 @@ def through(x, gate, U: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def through_either(x, is_left, gate_l, gate_r, U: tl.constexpr, C: tl.constexpr):
-    """Each row through one of two gates."""
+    """Multiply each row by one of two gates."""
     if U:
         product = tl.where(is_left, through(x, gate_l, U, C), through(x, gate_r, U, C))
     else:
@@ -68,20 +68,20 @@ def through_either(x, is_left, gate_l, gate_r, U: tl.constexpr, C: tl.constexpr)
     return product
 
 
-# --- From the functions to the gates, and back -----------------------------------------------------------------------
+# --- From functions to gates, and the gradients back -----------------------------------------------------------------
 
 
 class Gates(NamedTuple):
-    """Of diagonal functions the seven vectors [7, E], sigmoids taken, repeated over the channels; of linear ones the
-    numbers of all seven, one after the other."""
+    """Diagonal functions: the seven vectors [7, E], gates after the sigmoid, repeated over the channels. Linear
+    functions: the numbers of all seven, concatenated."""
 
     numbers: Tensor  # float32
-    U: int  # the width of a channel of linear functions; 0: they are diagonal
+    U: int  # the channel width of linear functions; 0 if they are diagonal
 
 
 @triton.jit
 def _is_gate(i):
-    """Of the seven, in the order of reference.Functions: whether it goes through a sigmoid."""
+    """Whether the i-th of the seven functions, in the order of reference.Functions, goes through a sigmoid."""
     return (i < 5) & (i != 2)
 
 
@@ -112,7 +112,7 @@ def gates_of(functions: Sequence[Tensor], E: int) -> Gates:
 
 
 def g_functions(g_gates: Tensor, functions: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """From the gradients by the gates, as they are in Gates, to those by the seven functions."""
+    """Convert gradients with respect to the gates, laid out as in Gates, to gradients of the seven functions."""
     if functions[0].dim() == 2:
         parts = g_gates.split([function.numel() for function in functions])
         return tuple(part.view_as(function) for part, function in zip(parts, functions, strict=True))

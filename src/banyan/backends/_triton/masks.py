@@ -1,4 +1,4 @@
-"""What a node is, and the dropout mask that follows from it: as in reference.py."""
+"""The keys of nodes and the dropout masks derived from them, as in reference.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store_key(pointer, key, mask=None):
 
 @triton.jit
 def mask_of(state, columns, streams, scale, LEAF: tl.constexpr = False):
-    """Of these columns; state and columns broadcast against each other."""
+    """The mask values of these columns; state and columns broadcast against each other."""
     low, high = state.to(tl.uint32), (state >> 32).to(tl.uint32) | 1
     x = low + columns.to(tl.uint32) * high
     x = (x ^ (x >> 16)) * 0x85EBCA6B

@@ -1,4 +1,4 @@
-"""Up and down, and their gradients, in slabs: each program takes a few columns through all levels."""
+"""Both passes and their gradients, in slabs: each program takes a few columns through all levels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from banyan.backends._triton.functions import g_functions, load_bias, load_gate,
 from banyan.backends._triton.masks import load_key, mask_of, state_of
 
 SLABS = 128  # about one for each multiprocessor of a large GPU
-BLOCK = 512  # nodes or messages that one program handles at a time
-SMALLEST = 16  # matrix that the compiler multiplies with
-PARTS = 256  # in which products over all nodes are taken
+BLOCK = 512  # nodes or messages that a program processes at a time
+SMALLEST = 16  # the smallest matrix that tl.dot supports
+PARTS = 256  # the most parts into which products over all nodes are split
 
 
 @kernel
@@ -55,13 +55,13 @@ def _up_kernel(
 
 @triton.jit
 def _add_within(a, a_starts, b, b_starts):
-    """Sums that begin anew where a segment starts."""
+    """Combine two partial sums of a segmented scan, which restarts at each segment."""
     return tl.where(b_starts != 0, b, a + b), a_starts | b_starts
 
 
 @triton.jit
 def _messages(e, end, L, owner, edge):
-    """Of messages e, up to `end`: whether they are there, who gets them, who sends them, and whether to the left."""
+    """For messages e: whether e < end, the receiving child, the sending node, and whether the child is the left one."""
     here = e < end
     sent = tl.load(edge + e, mask=here, other=0)
     return here, tl.load(owner + e, mask=here, other=-2), L + (sent >> 1), (sent & 1) == 0
@@ -71,9 +71,9 @@ def _messages(e, end, L, owner, edge):
 def _sums(
     value, e, end, child, here, owner, carry, carry_child, PLAIN: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr
 ):
-    """Sums of `value` over neighbouring messages to the same child; `carry` is the sum of carry_child's messages in the
-    blocks before. Returns the sums, where they are complete (in the last message to a child), and what to carry on.
-    In PLAIN trees a child gets one message."""
+    """Sum `value` over consecutive messages to the same child; `carry` is the sum of carry_child's messages in earlier
+    blocks. Returns the sums, where they are complete (at the last message to a child), and what to carry over.
+    In PLAIN trees a child receives one message."""
     total, whole = value, here
     if not PLAIN:
         p = tl.arange(0, BLOCK)[:, None]
@@ -133,8 +133,8 @@ def _back_up_kernel(
     down, g_rebuilt, g_down, children, key, messages, levels, counts, gates, g_gates, streams, scale, N, E,
     U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients along the messages, from the leaves back up to the roots. MORE: g_down holds some from outside. What
-    the gates get is summed up here if they are diagonal; if not, g_gates is what _g_linear needs for it."""
+    """Propagate gradients along the messages, from the leaves to the roots. MORE: g_down holds incoming gradients.
+    Gradients of diagonal gates are summed here; for linear ones, g_gates stores what _g_linear needs."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
@@ -196,7 +196,7 @@ def _back_down_kernel(
     scale, N, E, PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients along the compositions, from the roots back down to the leaves. MORE: g_up holds some from outside."""
+    """Propagate gradients along the compositions, from roots to leaves. MORE: g_up holds incoming gradients."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
@@ -209,7 +209,7 @@ def _back_down_kernel(
         g_bias = tl.zeros((BLOCK, C), tl.float32)
     p = tl.arange(0, BLOCK)[:, None]
     n_levels = tl.load(counts + 1)
-    for start in range(0, B, BLOCK):  # a root that is in no other tree came down as it went up
+    for start in range(0, B, BLOCK):  # the down vector of a root in no other tree is its up vector
         node = tl.load(apart + start + p, mask=start + p < B, other=-1)
         g = tl.load(g_down + node * C, mask=node >= 0, other=0.0)
         if MORE:
@@ -253,7 +253,7 @@ def _back_down_kernel(
 
 
 def _columns(E: int, U: int) -> int:
-    """C: of one slab. Linear functions mix the columns of a channel: a slab holds whole ones."""
+    """C, the columns of a slab. Linear functions mix the columns of a channel, so a slab holds whole channels."""
     if U:
         return U if U >= SMALLEST or E % SMALLEST else SMALLEST
     C = 1
@@ -263,13 +263,13 @@ def _columns(E: int, U: int) -> int:
 
 
 def _shape(C: int, U: int) -> dict[str, int]:
-    """How a slab is gone through. A matrix product holds all numbers of a block in registers at once."""
+    """Launch options for slabs. Blocks are smaller for matrix products, which hold a whole block in registers."""
     block = min(BLOCK, max(16, 4096 // C)) if U else BLOCK
     return {"U": U, "C": C, "BLOCK": block, "num_warps": max(4, min(16, BLOCK * C // 64))}
 
 
 def up_pass(graph: DeviceGraph) -> Tensor:
-    """The embedding of every node on the way up, in slabs [E/C, N, C]."""
+    """The up vector of every node, in slabs [E/C, N, C]."""
     E, N, noise, gates = graph.leaves.shape[1], len(graph.key), graph.noise, graph.gates
     C = _columns(E, gates.U)
     up = graph.leaves.new_empty(E // C, N, C)
@@ -281,9 +281,9 @@ def up_pass(graph: DeviceGraph) -> Tensor:
 
 
 def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
-    """The embedding of every node on the way down, in slabs; and of the leaves alone, in rows [L, E]."""
+    """The down vector of every node, in slabs, and the reconstructed leaves in rows [L, E]."""
     (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
-    # where there is no node, _g_linear must find a number, though not which
+    # _g_linear also reads rows without a node: they may hold any finite number
     down = torch.zeros_like(up) if gates.U else torch.empty_like(up)
     rebuilt = torch.empty_like(graph.leaves)
     _down_kernel[(slabs,)](
@@ -297,7 +297,7 @@ def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
 def backward(
     graph: DeviceGraph, up: Tensor, down: Tensor, g_up: Tensor | None, g_down: Tensor | None, g_rebuilt: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradients by the leaves [L, E] and by the gates, as they are in Gates; g_up and g_down are used up."""
+    """The gradients with respect to the leaves [L, E] and the gates, laid out as in Gates. Overwrites g_up, g_down."""
     (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
     E = slabs * C
     g_leaves = torch.empty_like(graph.leaves)
@@ -320,10 +320,10 @@ def backward(
 def _g_linear(
     U: int, down: Tensor, g_sum: Tensor, left: Tensor, right: Tensor, g_left: Tensor, g_right: Tensor
 ) -> Tensor:
-    """The gradients by the linear functions, from those by each composition and by both messages of each node, and what
-    was composed; all in slabs, and 0 where there is no inner node. Channels that share a slab do not mix."""
+    """The gradients with respect to the linear functions, from those of each node's composition and both its messages,
+    and from the vectors composed. All are in slabs, 0 where there is no inner node. Channels of a slab do not mix."""
     C, rows = down.shape[2], down.shape[0] * down.shape[1]
-    parts = gcd(rows, PARTS)  # which the library multiplies at once, and which are added in order
+    parts = gcd(rows, PARTS)  # multiplied in one batch by the library, then added in order
 
     def of_matrix(x: Tensor, g: Tensor) -> Tensor:
         products = torch.bmm(x.view(parts, -1, C).transpose(1, 2), g.view(parts, -1, C)).sum(0)
@@ -343,7 +343,7 @@ def _return_kernel(
     g_leaves, token, g_embedding, keys, counts, streams, scale, E,
     DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the leaves, through their masks, to their rows of the embedding, which no two share."""
+    """Mask the gradients of the leaves and write them to their rows of the embedding. No two leaves share a row."""
     L = tl.load(counts + 3)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -356,7 +356,7 @@ def _return_kernel(
 
 
 def returned(graph: DeviceGraph, g_leaves: Tensor, V: int) -> Tensor:
-    """The gradient by the embedding [V, E], from that by the leaves."""
+    """The gradient with respect to the embedding [V, E], from that with respect to the leaves."""
     (L, E), noise = g_leaves.shape, graph.noise
     g_embedding = g_leaves.new_zeros(V, E)
     token = torch.arange(L, device=graph.token.device, dtype=torch.int32) if graph.plain else graph.token
@@ -372,7 +372,7 @@ def returned(graph: DeviceGraph, g_leaves: Tensor, V: int) -> Tensor:
 
 
 class UpAndDown(torch.autograd.Function):
-    """Both passes through a graph: up and down in slabs, and the rebuilt leaves."""
+    """Both passes over a graph: up and down in slabs, and the reconstructed leaves."""
 
     @staticmethod
     def forward(ctx: Any, graph: DeviceGraph, embedding: Tensor, *functions: Tensor) -> Any:
@@ -400,14 +400,14 @@ def rows(slabs: Tensor) -> Tensor:
 
 
 class Passes(NamedTuple):
-    """A batch, up and down, as banyan.backends.passes.Passes."""
+    """The results of both passes over a batch, like banyan.backends.passes.Passes."""
 
     graph: DeviceGraph
     up: Tensor  # in slabs [E/C, N, C]
     down: Tensor
-    rebuilt: Tensor  # the leaves as they come down [L, E]
+    rebuilt: Tensor  # the reconstructed leaves [L, E]
 
     @property
     def roots(self) -> Tensor:
-        """The sentences [B, E]."""
+        """One vector per sentence [B, E]."""
         return rows(self.up[:, self.graph.root.long()])

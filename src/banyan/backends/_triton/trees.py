@@ -1,4 +1,4 @@
-"""From tokens to trees: greedy() of reference.py, one warp a sentence; and roots alone, for encoding."""
+"""From tokens to trees: greedy() of reference.py, with one warp per sentence. For encoding, only the roots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from banyan.model.functions import Functions
 from banyan.model.graph import runs_of_sentences
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
-TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
+TOKENS = 1 << 20  # encoded at a time, each with its own vector in memory
 GONE = tl.constexpr(-(2**31))  # ranks below every pair
 INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))  # as in SETTINGS["structure"].choices
 
@@ -41,9 +41,9 @@ class Forest:
 
     batch: Batch
     children: Tensor  # int32 [T-B, 2]
-    key: Tensor  # int64 [T-B]: what each merge is, for dropout
-    order: Tensor  # int64 [T-B]: height, and a hash of left and right; sorts equal nodes together
-    shift: int  # by which the height stands in it
+    key: Tensor  # int64 [T-B]: the key of each merge, for dropout
+    order: Tensor  # int64 [T-B]: the height, then a hash of left and right; sorting it groups equal nodes
+    shift: int  # the lowest bit of the height in `order`
     node_of: Tensor  # int32 [T + T-B]: the leaf of each position; room for the nodes of the merges
 
 
@@ -68,7 +68,7 @@ def _leaves_kernel(
 
 
 def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, plain: bool) -> Tensor:
-    """The leaves of a batch [L, E], dropped out; `key` gets what they are."""
+    """The leaves of a batch [L, E] after dropout. Writes their keys to `key`."""
     L, E = len(batch.token), embedding.shape[1]
     leaves = embedding.new_empty(L, E)
     _leaves_kernel[(triton.cdiv(L, ROWS),)](
@@ -80,18 +80,18 @@ def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, p
 
 @triton.jit
 def _rank(dot, norm_a, norm_b, same):
-    """The similarity as a whole number in the same order, so that a warp finds the highest in one instruction. Equal
-    nodes score exactly 1, all others are clamped to 1, a zero vector scores 0, and what is not a number comes last."""
+    """The similarity as an integer with the same order, so that a warp finds the highest in one instruction. Equal
+    nodes score exactly 1, all others at most 1, a zero vector scores 0, and NaN ranks last."""
     both = norm_a * norm_b
     cosine = tl.where(both > 0, tl.minimum(dot / tl.where(both > 0, both, 1.0), 1.0), 0.0)
     cosine = tl.where((dot != dot) | (both != both), -2.0, cosine)
-    bits = (tl.where(same, 1.0, cosine) + 0.0).to(tl.int32, bitcast=True)  # + 0.0: there is a negative zero
+    bits = (tl.where(same, 1.0, cosine) + 0.0).to(tl.int32, bitcast=True)  # + 0.0 turns -0.0 into 0.0
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
 def _rank_by_chance(left, right):
-    """31 bits of the key that the parent would have, so that equal pairs rank alike."""
+    """31 bits of the key that the parent would have, so that equal pairs rank equally."""
     return (node_key(left, right) >> 33).to(tl.int32)
 
 
@@ -100,7 +100,7 @@ def _frontier_kernel(
     leaves, leaf, tokens, work, norm, key, identity, rank, height, node, node_of, order, sizes, B, salt, M, E,
     ORDER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each position's vector, and the rank of its pair with the next one."""
+    """Initialise the frontier: the vector of each position and the rank of its pair with the next one."""
     T = tl.load(sizes)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -124,7 +124,7 @@ def _frontier_kernel(
     tl.store(height + i, 0, mask=here)
     tl.store(node + i, i, mask=here)
     tl.store(node_of + i, a_row, mask=here)
-    tl.store(order + i, 0x7FFFFFFFFFFFFFFF, mask=(i >= T - B) & (i < M))  # room that is not needed sorts last
+    tl.store(order + i, 0x7FFFFFFFFFFFFFFF, mask=(i >= T - B) & (i < M))  # unused entries sort last
     own = leaf_key(token)
     store_key(key + i, own, mask=here)
     store_key(identity + i, mix(own + salt.to(tl.uint64)), mask=here)
@@ -132,7 +132,7 @@ def _frontier_kernel(
 
 @triton.jit
 def _linear(a, b, gates, E, U: tl.constexpr, COLUMNS: tl.constexpr):
-    """Equation 1 of two rows in memory, [channels, U] at a time."""
+    """Equation 1 for two rows in memory, as [channels, U]."""
     k, v = tl.arange(0, COLUMNS // U)[:, None], tl.arange(0, U)[None, :]
     of_a, of_b = function_at(gates, 0, U), function_at(gates, 1, U)
     parent = tl.zeros((COLUMNS // U, U), tl.float32) + load_bias(gates, 2, v, E, U)
@@ -163,8 +163,8 @@ def _merge(
     ORDER: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Positions i and j of a sentence become one, at i; m and r are its neighbours, s comes after r. Their new ranks
-    with it. (Where there is no neighbour, i stands in, and the rank is not used.)"""
+    """Merge positions i and j of a sentence into i. Return the new ranks of its pairs with its neighbours m and r; s
+    follows r. (If a neighbour is missing, i stands in for it, and the rank is not used.)"""
     column = tl.arange(0, COLUMNS)
     inside = column < E
     left, right = tl.where(m >= 0, m, i), tl.where(r < n, r, i)
@@ -187,7 +187,7 @@ def _merge(
         own_height = 1 + tl.maximum(tl.load(height + i), tl.load(height + j))
         own_identity = node_key(load_key(identity + i), load_key(identity + j))
         left_node, right_node = tl.load(node + i), tl.load(node + j)
-    tl.debug_barrier()  # all have read what is now written
+    tl.debug_barrier()  # every thread has read what is overwritten below
     tl.store(work + i.to(tl.int64) * E + column, parent, mask=inside)
     if ORDER == INDUCED:
         tl.store(norm + i, own_norm)
@@ -213,14 +213,14 @@ def _merge(
         of_left, of_right = _rank_by_chance(left_key, own), _rank_by_chance(own, right_key)
     elif ORDER == BALANCED:
         of_left, of_right = m - r, i - s
-    else:  # ranks as they were: positions in the batch
+    else:  # the ranks stay the same: positions in the batch
         of_left, of_right = merge + tl.program_id(0) + m, merge + tl.program_id(0) + i
     return of_left, of_right
 
 
 @triton.jit
 def _best_in_memory(rank, n, BLOCK: tl.constexpr):
-    """The position of the highest of n ranks; among equals the leftmost."""
+    """The position of the highest of n ranks, the leftmost if there is a tie."""
     p = tl.arange(0, BLOCK)
     best, i = tl.full((), GONE, tl.int32), tl.full((), 0, tl.int32)
     for start in range(0, n, BLOCK):
@@ -239,14 +239,14 @@ def _induce_kernel(
     LONG: tl.constexpr,
     COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Merge one sentence in its rows of `work`; a parent takes its left child's place, so the root ends in the first.
+    """Merge one sentence in its rows of `work`. A parent replaces its left child, so the root ends up in the first row.
 
-    A merge changes only two similarities. The frontier is a linked list of positions: in registers for sentences of
-    up to BLOCK tokens, where only the ranks of pairs and the links are looked at by all, and in memory beyond."""
+    A merge changes only two similarities. The frontier is a linked list of positions. Its ranks and links are in
+    registers for sentences of up to BLOCK tokens, and in memory for longer ones."""
     b = tl.program_id(0)
     first = tl.load(offsets + b).to(tl.int64)
     n = (tl.load(offsets + b + 1) - first).to(tl.int32)
-    merge = (first - b).to(tl.int32)  # the merges of the sentences before
+    merge = (first - b).to(tl.int32)  # the number of merges in earlier sentences
     work, norm, key, identity, rank = work + first * E, norm + first, key + first, identity + first, rank + first
     height, node, after, before = height + first, node + first, after + first, before + first
     children, merge_key, order = children + 2 * (first - b), merge_key + (first - b), order + (first - b)
@@ -295,7 +295,7 @@ def _induce_kernel(
 
 
 class _Space(NamedTuple):
-    """Room to work in, one entry a position."""
+    """Workspace, with one entry per position."""
 
     work: Tensor
     norm: Tensor
@@ -353,7 +353,7 @@ def induce(
     hash_bits: int = 64,
     structure: str = "induced",
 ) -> Forest:
-    """The trees of a batch whose leaves, already dropped out, are given."""
+    """The trees of a batch, from its leaves after dropout."""
     return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits, structure)[1]
 
 
@@ -361,7 +361,7 @@ def induce(
 
 
 class Encoder:
-    """Roots of batches of sentences, and nothing else: what inference needs. As _numba.Encoder, on a GPU."""
+    """Computes only the roots of sentences, which is all that inference needs: _numba.Encoder on a GPU."""
 
     def __init__(
         self, embedding: np.ndarray, f: Functions, device: torch.device, structure: str = "induced"
@@ -374,7 +374,7 @@ class Encoder:
         self.structure = structure
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        """n_threads is the CPU's business."""
+        """n_threads is ignored: it concerns only the CPU."""
         for start, end in runs_of_sentences(offsets, TOKENS):
             own = offsets[start : end + 1] - offsets[start]
             arrays = tokens[offsets[start] : offsets[end]], own
@@ -383,7 +383,7 @@ class Encoder:
             out[start:end, : roots.shape[1]] = roots.cpu().numpy()
 
     def on_device(self, tokens: Tensor, offsets: Tensor, longest: int) -> Tensor:
-        """The roots [B, E] of sentences that are on the device; no sentence may be empty."""
+        """The roots [B, E] of sentences on the device. No sentence may be empty."""
         sizes = offsets[-1:]
         batch = Batch(tokens, offsets, tokens, tokens, sizes, longest)
         with _on(tokens.device):
@@ -392,5 +392,5 @@ class Encoder:
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device."""
+    """Make this the current device, on which Triton launches its kernels."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
