@@ -109,8 +109,11 @@ def trained_model(trained_folder: Path) -> Banyan:
 
 
 @pytest.fixture
-def banyan(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run the command here and now: exit code, output, messages."""
+def banyan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Run the command in this process, as in a wide terminal: exit code, output, messages."""
+    monkeypatch.setenv("COLUMNS", "160")  # libraries that other tests import may have set it
 
     def run(*arguments: object) -> tuple[int, str, str]:
         try:
