@@ -1,7 +1,7 @@
-"""The back end of devices without kernels of ours (mps, xpu, older CUDA cards): both passes of reference.py in plain
-torch, float32 or float64, with gradients by autograd. Trees are induced by the CPU kernels.
+"""The back end for devices without kernels of ours (mps, xpu, older CUDA GPUs): both passes of reference.py in plain
+torch, in float32 or float64, with gradients by autograd.
 
-All nodes of a height are computed at once and nothing is written in place: each height copies the rows so far, which
+All nodes of a height are computed together and nothing is written in place. Each height copies the rows so far, which
 costs little for the few dozen heights of sentences.
 """
 
@@ -23,7 +23,7 @@ _32 = (1 << 32) - 1
 
 
 class Torch(Numba):
-    """Everything but the passes is the CPU back end's: structure is integers, found from a copy of the leaves, and the
+    """Only the passes differ from the CPU back end: its kernels induce the trees from a copy of the leaves, and its
     losses run on any device."""
 
     name = "torch"
@@ -42,10 +42,10 @@ class Torch(Numba):
 def masks(
     dropout: Dropout, place: int, keys: np.ndarray, E: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """Those of the reference, one row per key [n, E].
+    """Return the masks of the reference, one row per key [n, E].
 
-    Torch has no unsigned arithmetic: the 64 bits of each key are mixed in NumPy, the 32 bits of each column in int64,
-    with the multipliers less 2^32. That changes none of the low 32 bits, and no product can overflow.
+    Torch has no unsigned arithmetic. NumPy mixes the 64 bits of each key; the 32 bits of each column are mixed in
+    int64, with multipliers less 2^32, which changes none of the low 32 bits and cannot overflow.
     """
     rate = dropout.rate_at(place)
     state = mix(keys ^ np.uint64(dropout.stream(place)))
@@ -75,7 +75,7 @@ def _per_channel(E: int, *vectors: Tensor) -> list[Tensor]:
 
 
 def _gates(E: int, *gates: Tensor) -> list[Tensor]:
-    """Diagonal ones as `_times` wants them, their sigmoids taken [E]; a linear one stays its matrix [U, U]."""
+    """Return diagonal gates after the sigmoid, repeated over the channels [E], and linear gates as they are [U, U]."""
     return [gate if gate.ndim == 2 else gate.sigmoid().repeat(E // len(gate)) for gate in gates]
 
 
@@ -86,7 +86,8 @@ def _times(rows: Tensor, gate: Tensor) -> Tensor:
 
 
 def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
-    """Equation 3 (or 1) from leaves already dropped out: the embedding of every node on the way up [N, E]."""
+    """Return the embedding of every node on the way up [N, E], by Equation 3 (or 1). The leaves have had their
+    dropout."""
     comp_l, comp_r, comp_b = functions[:3]
     L, E = leaves.shape
     (gate_l, gate_r), (bias,) = _gates(E, comp_l, comp_r), _per_channel(E, comp_b)
@@ -100,8 +101,8 @@ def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout
 
 
 def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:
-    """Equation 4 (or 2) from the roots down: the mean of each node's messages, or, if it gets none, its own vector
-    [N, E]."""
+    """Return the embedding of every node on the way down [N, E], by Equation 4 (or 2): the mean of its messages, or its
+    own vector if it gets none."""
     decomp_l, decomp_r, decomp_lb, decomp_rb = functions[3:]
     L, E = graph.n_leaves, up.shape[1]
     (gate_l, gate_r), (bias_l, bias_r) = _gates(E, decomp_l, decomp_r), _per_channel(E, decomp_lb, decomp_rb)

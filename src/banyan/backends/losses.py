@@ -13,11 +13,11 @@ from torch import Tensor
 from banyan.backends.passes import Passes, on_device
 from banyan.support.rows import blocks
 
-LOGITS = 1 << 26  # that exist at one time, in numbers: 256 MB in float32. More hardly make the products faster
+LOGITS = 1 << 26  # logits in memory at one time: 256 MB in float32. More would hardly make the products faster
 LARGEST = 60.0  # a logit whose exponential, and the sum of many such, is far from overflow in float32
-SCALE = math.exp(0.2)  # of the cosines: Self-StrAE's temperature, which it does not learn
-HELD = {"cpu": 1 << 28, "other": 1 << 33}  # bytes of exponentials that exist at one time, by the kind of device
-_ONES = 8  # columns of ones; one would do, but products of a multiple of 8 columns are the fast ones
+SCALE = math.exp(0.2)  # of the cosines: the temperature of Self-StrAE, a constant
+HELD = {"cpu": 1 << 28, "other": 1 << 33}  # bytes of exponentials in memory at one time, by type of device
+_ONES = 8  # columns of ones: one would do, but products are fast for multiples of 8 columns
 
 
 # --- Cross-entropy ---------------------------------------------------------------------------------------------------
@@ -34,26 +34,27 @@ def cross_entropy_of_leaves(passes: Passes, weight: Tensor, bias: Tensor, candid
 
 
 def shares(token: Tensor, vocab_size: int, here: Tensor | None = None) -> Tensor:
-    """Of each leaf, such that each distinct token has the same in all: they add up to 1."""
+    """Return the weight of each leaf in the mean, such that all distinct tokens weigh the same. The weights add up to
+    1."""
     there = torch.ones_like(token, dtype=torch.float32) if here is None else here.float()
     count = there.new_zeros(vocab_size).index_add_(0, token, there)
     return there / (count.index_select(0, token).clamp(min=1) * (count > 0).sum())
 
 
 def cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
-    """The mean over rows of -log softmax(x @ weight.T + bias)[target], never holding more than LOGITS at a time.
+    """Return the mean over rows of -log softmax(x @ weight.T + bias)[target], with at most LOGITS logits in memory.
 
-    share: of each row in the mean; without it, they are equal."""
+    share: the weight of each row in the mean; equal by default."""
     share = x.new_full((len(x),), 1 / len(x)) if share is None else share.to(x.dtype)
     return _CrossEntropy.apply(x, weight, bias, target, share, torch.is_grad_enabled())
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Loss and gradients in one sweep over blocks of rows, so that the three matrix products are nearly all it costs.
+    """Loss and gradients together, in blocks of rows, at little more than the cost of three matrix products.
 
-    Softmax is P·factor / total, where P = exp(x @ weight.T) and factor = exp(bias) of each candidate: the factor, the
-    division by the total and the "- 1 at the target" of the gradient are left to the small matrices. Logits that could
-    overflow take the usual way instead: the bias added, the highest subtracted, and a factor of 1.
+    Softmax is P·factor / total, where P = exp(x @ weight.T) and factor = exp(bias) of each candidate. The factor, the
+    division by the total and the "- 1 at the target" of the gradient are applied to the small matrices. If logits could
+    overflow, the usual formula is used instead: add the bias, subtract the highest, and take a factor of 1.
     """
 
     @staticmethod
@@ -96,7 +97,8 @@ _kept = threading.local()
 
 
 def _room_for_logits(rows: int, weight: Tensor) -> Tensor:
-    """Kept from step to step: getting so much fresh memory from the system would cost as much as the exponentials."""
+    """Return a buffer that is kept from step to step: allocating as much memory would cost as much as the
+    exponentials."""
     room = getattr(_kept, "room", None)
     if room is None or (room.device, room.dtype) != (weight.device, weight.dtype) or room.numel() < rows * len(weight):
         room = _kept.room = weight.new_empty(rows * len(weight))
@@ -106,8 +108,8 @@ def _room_for_logits(rows: int, weight: Tensor) -> Tensor:
 # --- Contrast of every node with its reconstruction ------------------------------------------------------------------
 # The predecessor's objective: a node on its way up must find itself among all nodes on their way down, and back.
 
-# Of unit vectors a and b, and which of them are there (None: all): P = exp(SCALE·a·b), 0 where either is not, and the
-# totals of its rows.
+# Takes unit vectors a and b and which of them exist (None: all). Returns P = exp(SCALE·a·b), 0 where either does not
+# exist, and the totals of its rows.
 Exponentials = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]
 
 
@@ -127,22 +129,22 @@ def exponentials(a: Tensor, b: Tensor, here_a: Tensor | None, here_b: Tensor | N
 def contrastive(
     up: Tensor, down: Tensor, here: Tensor | None = None, exponentials: Exponentials = exponentials
 ) -> Tensor:
-    """The mean over nodes of -log softmax of cosine × SCALE at the node itself, half over all that come down and half
-    over all that go up. here: which of the rows of up and down [N, E] are nodes; without it, all."""
+    """Return the mean over nodes of -log softmax of cosine × SCALE at the node itself, half over all nodes on the way
+    down and half over all nodes on the way up. here: which rows of up and down [N, E] are nodes; all by default."""
     if len(up) == 0:
-        return up.sum()  # 0, of no node at all
-    if here is not None:  # what stands in the other rows may not be a number
+        return up.sum()  # 0, with a gradient
+    if here is not None:  # other rows may hold NaN
         up, down = (torch.where(here[:, None], rows, 0) for rows in (up, down))
     a, b = (rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12) for rows in (up, down))
     return _Contrastive.apply(a, b, here, exponentials, torch.is_grad_enabled())
 
 
 class _Contrastive(torch.autograd.Function):
-    """Loss and gradients in one sweep. No scaled cosine is above SCALE, so its exponential needs no care.
+    """Loss and gradients together. Scaled cosines are at most SCALE, so their exponentials cannot overflow.
 
-    The gradient by cosine (i, j) is P[i, j] / row i's total + P[i, j] / column j's total, less 2 where i = j, times
-    SCALE / 2N. The totals stay outside of the products with P, and those of the columns are one of the products, with
-    ones. Where P is too large to be held, blocks of its rows are made twice.
+    The gradient of cosine (i, j) is P[i, j] / row i's total + P[i, j] / column j's total, less 2 where i = j, times
+    SCALE / 2N. The totals are applied outside of the products with P, and the totals of columns come from a product
+    with ones. If P does not fit into memory, its blocks of rows are computed twice.
     """
 
     @staticmethod
@@ -177,7 +179,7 @@ class _Contrastive(torch.autograd.Function):
 
 
 def product(p: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """In float32 also where P is less precise; in float64 where all is."""
+    """Multiply with a float32 result even if P is less precise (float64 if both are)."""
     if p.dtype != torch.bfloat16:
         return torch.mm(p, b, out=out)
     return torch.mm(p, b.to(p.dtype), out_dtype=torch.float32, out=out)

@@ -1,15 +1,18 @@
-"""The CPU kernels: what reference.py says, for any number of threads with the same bits.
+"""The CPU kernels. They compute what reference.py says, with the same bits for any number of threads.
 
+backend     the back end
+autograd    the kernels on torch's parameters: the only file here that imports torch
 compiling   how kernels are compiled
 masks       keys of nodes and dropout masks
 functions   Equations 1 to 4 on one row
 trees       Algorithm 1, sentence by sentence; roots for encoding
 entangling  equal nodes of all sentences become one
 passes      up, down and their gradients
+lexical     sums of character n-gram sketches
 repeats     the occurrences of a repeated token that are kept
 
-Each kernel is a plain loop that releases the interpreter lock; parallelism is over sentences (trees) or over columns
-(passes), through banyan.support.threads. Nothing here imports torch.
+Each kernel is a plain loop that releases the interpreter lock. Sentences (trees) or columns (passes) run in parallel,
+through banyan.support.threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The CPU kernels on torch's parameters: the graph of a batch, and both passes as one autograd function.
-
-The only file of this package that imports torch.
-"""
+"""The CPU kernels on torch's parameters: the graph of a batch, and both passes as one autograd function."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def graph_of_batch(
     plain: bool,
     structure: str,
 ) -> Graph:
-    """Backend.structure on the CPU. The weights may be on any device: the leaves are copied."""
+    """Backend.structure on the CPU. The weights may be on any device; the leaves are copied to the CPU."""
     token, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
     leaves = _dropped_leaves(embedding, token, leaf_keys(token, plain), dropout)
     f = _as_numpy(functions)

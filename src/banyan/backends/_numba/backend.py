@@ -1,6 +1,6 @@
-"""The back end of CPUs. Trees and passes are kernels of ours; the losses are torch's matrix products.
+"""The back end for CPUs. Our kernels compute trees and passes; torch computes the losses.
 
-Torch is imported by the methods that training calls: encoding does without it.
+Methods for training import torch when they are called, because encoding does not need it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from banyan.backends._numba.masks import leaf_key, leaf_keys, node_key, occurren
 
 @kernel
 def _entangle(key_of_leaf, leaf, children):
-    """Distinct inner nodes in the order they are first met: their children, keys, and the node of each occurrence."""
+    """Return the distinct inner nodes in order of first occurrence: children, keys, and the node of each occurrence."""
     T, L, M = len(leaf), len(key_of_leaf), len(children)
     node_of = np.empty(T + M, np.int32)
     node_of[:T] = leaf
@@ -38,7 +38,7 @@ def _entangle(key_of_leaf, leaf, children):
 
 @kernel
 def _renumber(L, pairs, key, node_of):
-    """Inner nodes by height and, within a height, in their old order."""
+    """Number inner nodes by height and, within a height, in their old order."""
     M = len(pairs)
     height = np.zeros(L + M, np.int32)
     top = 0
@@ -67,7 +67,7 @@ def _renumber(L, pairs, key, node_of):
 
 
 def entangle(token: np.ndarray, leaf: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, ...]:
-    """children, levels, key, node_of of the entangled graph whose leaves are the distinct tokens `token`."""
+    """Return children, levels, key and node_of of the entangled graph whose leaves are the distinct tokens `token`."""
     pairs, key, node_of = _entangle(leaf_keys(token, False), leaf, children)
     return _renumber(len(token), pairs, key, node_of)
 
@@ -83,6 +83,6 @@ def _occurrence_keys(tokens, children):
 
 
 def by_height(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The same of the plain graph, where every occurrence is a node."""
+    """Return the same for the plain graph, in which every occurrence is a node."""
     T, M = len(tokens), len(children)
     return _renumber(T, children, _occurrence_keys(tokens, children), np.arange(T + M, dtype=np.int32))

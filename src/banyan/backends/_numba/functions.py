@@ -15,8 +15,8 @@ from banyan.model.functions import GATES, Functions, per_channel, sigmoid
 
 
 class Gates(NamedTuple):
-    """The functions as the kernels use them. Biases are repeated over the channels [E]; so are diagonal gates, their
-    sigmoids taken; a linear gate is its matrix [U, U]."""
+    """The functions as the kernels use them. Biases and diagonal gates (after the sigmoid) are repeated over the
+    channels [E]. A linear gate is its matrix [U, U]."""
 
     comp_l: np.ndarray
     comp_r: np.ndarray
@@ -38,7 +38,8 @@ class Gates(NamedTuple):
 
 @step
 def _add_product(out, o, rows, i, matrix, first, last):
-    """Add to out[o] each channel of rows[i] times a matrix. Channels take turns, so that no sum waits for its last."""
+    """Add the product of each channel of rows[i] and a matrix to out[o]. The loop over channels is inside the loop over
+    rows of the matrix, so that no sum depends on the one just before it."""
     U = np.uint64(len(matrix))
     for u in range(U):
         for channel in range(first // U, last // U):
@@ -72,8 +73,8 @@ def decompose(message, down, parent, gate, bias, first, last):
 
 @step
 def back_through(gate, rows, i, g, g_gate, g_rows, first, last):
-    """From the gradient g by rows[i] times a gate, add those by the gate and by rows[i]. For a matrix g_gate has a
-    matrix of sums per channel, one below another [E, U]: no two jobs share a sum."""
+    """Given the gradient g with respect to rows[i] times a gate, add the gradients with respect to the gate and to
+    rows[i]. For a matrix, g_gate holds one matrix per channel [E, U], so that no two jobs share a sum."""
     if gate.ndim == 1:
         for j in range(first, last):
             g_gate[j] += g[0, j] * rows[i, j]

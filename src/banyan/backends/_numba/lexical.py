@@ -13,7 +13,7 @@ from banyan.support import threads
 
 @kernel
 def _add(tokens, offsets, table, weight, first, end, out):
-    """Put the sums of sentences first..end into the last columns of their rows, and give both parts their length."""
+    """Write the sums of sentences first..end to the last columns of their rows, and scale both parts."""
     size = np.uint64(table.shape[1])
     beside = np.uint64(out.shape[1]) - size
     sums = np.zeros(table.shape[1], np.int32)
@@ -31,7 +31,7 @@ def _add(tokens, offsets, table, weight, first, end, out):
 
 @summing
 def _scale(part, length):
-    """Give it that length; zeros stay zeros."""
+    """Scale a vector to this length. A zero vector stays zero."""
     square = 0.0
     for column in range(len(part)):
         square += np.float64(part[column]) * part[column]
@@ -42,14 +42,14 @@ def _scale(part, length):
 
 @kernel
 def scale_rows(out, size, weight):
-    """Give both parts of every row their length; the second has `size` columns."""
+    """Scale both parts of every row. The second part has `size` columns."""
     for row in range(len(out)):
         _scale(out[row, :-size], 1.0)
         _scale(out[row, -size:], weight)
 
 
 class LexicalSums:
-    """Completes embeddings whose first columns are roots."""
+    """Adds the lexical dimensions to embeddings whose first columns are roots."""
 
     def __init__(self, table: np.ndarray, weight: float) -> None:
         self.table, self.weight = table, weight

@@ -1,4 +1,4 @@
-"""What a node is (its key), and the dropout mask that follows from it: as banyan.model.dropout says."""
+"""Keys of nodes, and the dropout masks that depend on them: see banyan.model.dropout."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def occurrence_key(key, occurrence):
 
 @kernel
 def drop(rows, i, first, last, key, mask):
-    """Apply in place to rows[i, first:last] the mask of those columns. (Rows are named by number in all the inner
-    loops: a view of a row costs more than the loop over it.)"""
+    """Apply a mask in place to rows[i, first:last]. (All inner loops index rows by number: a view of a row costs more
+    than the loop over it.)"""
     if mask.threshold == 0:
         return
     state = mix(key ^ mask.stream)
@@ -79,14 +79,14 @@ def drop(rows, i, first, last, key, mask):
 
 @kernel
 def drop_leaves(leaves, keys, noise):
-    """Dropout on the leaves, in place."""
+    """Apply dropout to the leaves in place."""
     for i in range(len(leaves)):
         drop(leaves, i, 0, leaves.shape[1], keys[i], noise.leaf)
 
 
 @kernel
 def leaf_keys(tokens, plain):
-    """The key of each leaf; in plain trees each occurrence has its own."""
+    """Return the key of each leaf. In plain trees each occurrence has its own."""
     keys = np.empty(len(tokens), np.uint64)
     for i in range(len(tokens)):
         keys[i] = leaf_key(tokens[i])

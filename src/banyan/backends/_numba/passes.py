@@ -15,12 +15,12 @@ from banyan.model.functions import GATES, Functions, sigmoid
 from banyan.model.graph import Graph
 from banyan.support import threads
 
-COLUMNS = 64  # of one job in the passes: fixed, so that results do not depend on the number of threads
+COLUMNS = 64  # columns per job: fixed, so that results do not depend on the number of threads
 
 
 @summing
 def _up(children, key, up, gates, noise, first, last):
-    """From the leaves (already there) up."""
+    """Compute all inner nodes, from the leaves up."""
     L = len(up) - len(children)
     comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b
     for m in range(len(children)):
@@ -39,7 +39,7 @@ def _send(down, parent, child, message, gate, bias, first, last, key, mask):
 
 @summing
 def _down(children, key, messages, up, down, gates, noise, first, last):
-    """From the roots down; a node takes the mean of its messages."""
+    """Compute all nodes, from the roots down. A node is the mean of its messages."""
     L = len(up) - len(children)
     to_left, bias_left, to_right, bias_right = gates.decomp_l, gates.decomp_lb, gates.decomp_r, gates.decomp_rb
     message = np.empty((1, last), up.dtype)
@@ -62,7 +62,7 @@ def _down(children, key, messages, up, down, gates, noise, first, last):
 
 @summing
 def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, first, last, key, mask):
-    """The gradient of one message, back to its parent."""
+    """Pass the gradient of one message back to its parent."""
     share = down.dtype.type(1) / down.dtype.type(messages)
     for j in range(first, last):
         g[0, j] = g_down[child, j] * share
@@ -74,8 +74,8 @@ def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, firs
 
 @summing
 def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, noise, first, last):
-    """Gradients of both passes. g_up and g_down hold the gradients from outside and end as the whole ones; g_gates
-    gets those of the gates and biases, one sum per column."""
+    """Compute the gradients of both passes. g_up and g_down hold the gradients from the loss and are completed in
+    place. g_gates receives those of the gates and biases, one sum per column."""
     L = len(up) - len(children)
     g = np.empty((1, last), up.dtype)
     s = g_gates
@@ -101,15 +101,15 @@ def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, n
 
 
 def _column_jobs(E: int, gates: Gates) -> list[tuple[np.uint64, np.uint64]]:
-    """Whole channels where a gate mixes their columns. Unsigned, because a column that might be negative (counted
-    from the end) keeps the loops from being SIMD."""
+    """Divide the columns into jobs, never inside a channel whose columns a gate mixes. Bounds are unsigned: Numba does
+    not vectorise loops over indices that could be negative."""
     together = len(gates.comp_l) if gates.comp_l.ndim == 2 else 1
     columns = max(COLUMNS // together, 1) * together
     return [(np.uint64(first), np.uint64(min(first + columns, E))) for first in range(0, E, columns)]
 
 
 def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
-    """The embedding of every node on the way up [N, E], from leaves already dropped out [L, E]."""
+    """Return the embedding of every node on the way up [N, E]. The leaves [L, E] have had their dropout."""
     E = leaves.shape[1]
     up = np.empty((graph.n_nodes, E), leaves.dtype)
     up[: len(leaves)] = leaves
@@ -119,7 +119,7 @@ def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = N
 
 
 def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
-    """The embedding of every node on the way down [N, E]."""
+    """Return the embedding of every node on the way down [N, E]."""
     E = up.shape[1]
     down = np.empty_like(up)
     gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
@@ -137,7 +137,7 @@ def backward(
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
 ) -> tuple[np.ndarray, Functions]:
-    """The gradients by the leaves [L, E] and by the functions; g_up and g_down are used up."""
+    """Return the gradients of the leaves [L, E] and of the functions. Overwrites g_up and g_down."""
     E = up.shape[1]
     g_gates = Gates(*(np.zeros((E, *value.shape[1:])) for value in f))
     gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)

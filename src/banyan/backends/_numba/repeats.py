@@ -1,4 +1,4 @@
-"""Which occurrences of a repeated token are kept: banyan.model.graph.with_sublinear_tf."""
+"""Which occurrences of a repeated token are kept: see banyan.model.graph.with_sublinear_tf."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from banyan.support.compiling import njit
 
 @njit(cache=True, nogil=True)
 def kept_occurrences(tokens, offsets, kept):
-    """Which tokens are kept, if a sentence keeps only those occurrences of a token: kept says how many-th, rising."""
+    """Return whether each token is kept. A sentence keeps the first, third, ... occurrence of a token, as the rising
+    numbers `kept` say."""
     keeps = np.empty(len(tokens), np.bool_)
     last_seen = np.full(tokens.max() + 1 if len(tokens) else 0, -1, np.int64)  # in which sentence
     times = np.zeros(len(last_seen), np.int64)

@@ -1,4 +1,4 @@
-"""From tokens to trees: greedy() of reference.py, O(n·E + n·√n) a sentence; and roots alone, for encoding."""
+"""From tokens to trees: greedy() of reference.py in O(n·E + n·√n) per sentence; and roots alone, for encoding."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def norms(rows):
 
 @inlined
 def _cosine(dot, norm_a, norm_b, same):
-    """Equal nodes score exactly 1, all others are clamped to 1, a zero vector scores 0."""
+    """Equal nodes score exactly 1, other pairs at most 1, a zero vector 0."""
     if same:
         return 1.0
     both = np.float64(norm_a) * np.float64(norm_b)
     if both == 0:
         return 0.0
     cosine = dot / both
-    if cosine != cosine:  # an overflow upstream: last in line, but still a pair
+    if cosine != cosine:  # overflow in the vectors: ranks last, but is still a pair
         return -2.0
     return min(cosine, 1.0)
 
 
 @inlined
 def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
-    """score() of two neighbours over the tokens first..last, as a whole number in the same order: the search below
-    is then a chain of integer comparisons without branches."""
+    """The score of two neighbours over the tokens first..last as an integer of the same order, so that the search for
+    the best pair is a chain of integer comparisons without branches."""
     rank = np.int64(first)  # right-branching
     if structure == INDUCED:
         rank = np.int64(_cosine(dot, norm_a, norm_b, key_a == key_b) * 2.0**61)
@@ -65,7 +65,7 @@ def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
 
 @kernel
 def _best_of_block(rank, block, shift, n, best, best_at):
-    """Find the leftmost of the highest ranks of one block anew."""
+    """Find the leftmost of the highest ranks of one block."""
     highest, at = GONE, block << shift
     for i in range(block << shift, min((block + 1) << shift, n)):
         higher = rank[i] > highest
@@ -86,8 +86,8 @@ def _best_pair(best, best_at, blocks):
 
 @summing
 def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
-    """rows[a] becomes the parent of rows[a] and rows[b]. One sweep also gives its norm and its products with its new
-    neighbours, rows[left] and rows[right]. The last row is spare."""
+    """Replace rows[a] by the parent of rows[a] and rows[b]. Return its norm and its dot products with its new
+    neighbours, rows[left] and rows[right], from the same sweep. The last row is spare."""
     square = rows.dtype.type(0)
     with_left = rows.dtype.type(0)
     with_right = rows.dtype.type(0)
@@ -110,16 +110,16 @@ def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
 def _induce_sentence(
     tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure, children, similarity, space
 ):
-    """Merge sentence first..last in space.work, where a parent takes its left child's place and the root ends in
-    row 0; `children` and `similarity` are written from row 0 on.
+    """Merge sentence first..last in space.work. A parent takes its left child's place, and the root ends in row 0.
+    `children` and `similarity` are written from row 0 on.
 
-    A merge changes only two scores. They are ranked in blocks of about √n (and at least 64), each of which
-    knows its best, so that the next pair is found in O(√n).
+    A merge changes only two scores. Ranks are kept in blocks of about √n (at least 64), each with its best rank, so
+    that the next pair is found in O(√n).
     """
     n, E = last - first, leaves.shape[1]
     work, norm, key, rank, node = space.work, space.norm, space.key, space.rank, space.node
     after, before, best, best_at = space.after, space.before, space.best, space.best_at
-    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # a field taken in a loop is counted each time
+    comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # fields read in a loop cost a reference count
     shift = 6  # blocks of 1 << shift
     while n >> (2 * shift) > 0:
         shift += 1
@@ -147,7 +147,7 @@ def _induce_sentence(
         similarity[k] = rank[i] * 2.0**-61
         node[i] = merge_id + k
         key[i] = node_key(key[i], key[j])
-        left, right = m if m >= 0 else j, r if r < n else j  # where there is no neighbour, any row but i
+        left, right = m if m >= 0 else j, r if r < n else j  # without a neighbour, any row but i
         norm[i], with_left, with_right = _merge(work, i, j, left, right, comp_l, comp_r, bias)
         if noise.node.threshold > 0:
             drop(work, i, 0, E, occurrence_key(key[i], node[i]) if plain else key[i], noise.node)
@@ -168,7 +168,7 @@ def _induce_sentence(
 
 
 class Space(NamedTuple):
-    """Room to work in for sentences of up to n tokens."""
+    """Working memory for sentences of up to n tokens."""
 
     leaf_norms: np.ndarray  # [L], of all leaves
     work: np.ndarray  # [n+1, E], the frontier's vectors and a spare row
@@ -178,16 +178,16 @@ class Space(NamedTuple):
     after: np.ndarray  # the neighbours in the frontier
     before: np.ndarray
     rank: np.ndarray  # of the score with the right neighbour
-    best: np.ndarray  # of each block of ranks, the highest
-    best_at: np.ndarray  # and where it stands
+    best: np.ndarray  # the highest rank of each block
+    best_at: np.ndarray  # and its position
 
 
 @kernel
 def _induce(
     tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, structure, start, end, children, similarity, roots
 ):
-    """Sentences start..end of the batch. `children`, `similarity` and `roots` are of the whole batch, each either
-    whole or, when nobody wants it, empty."""
+    """Merge sentences start..end of the batch. `children`, `similarity` and `roots` belong to the whole batch; one that
+    nobody needs is empty."""
     n = 1
     for b in range(start, end):
         n = max(n, offsets[b + 1] - offsets[b])
@@ -214,7 +214,7 @@ def _induce(
             own_children, own_similarity, space,
         )
         if len(roots):
-            roots[b, : space.work.shape[1]] = space.work[0]  # what else a row may hold is not ours
+            roots[b, : space.work.shape[1]] = space.work[0]  # further columns belong to the caller
 
 
 def induce(
@@ -227,8 +227,8 @@ def induce(
     plain: bool = False,
     structure: str = "induced",
 ) -> tuple[Forest, np.ndarray]:
-    """The trees of a batch and, where they are induced, the similarity at each merge. The vector of position i is
-    leaves[rows[i]], already dropped out."""
+    """Return the trees of a batch and the similarity at each merge (if trees are induced). The vector of position i is
+    leaves[rows[i]], after dropout."""
     T, B = len(tokens), len(offsets) - 1
     children, similarity = np.empty((T - B, 2), np.int32), np.empty(T - B, leaves.dtype)
     gates, noise = Gates.of(f, leaves.shape[1], leaves.dtype), Noise.of(dropout)
@@ -244,7 +244,7 @@ def _code(structure: str) -> int:
 
 
 class Encoder:
-    """Roots of batches of sentences, and nothing else: what inference needs."""
+    """Computes the roots of batches of sentences, for inference."""
 
     def __init__(self, embedding: np.ndarray, f: Functions, structure: str = "induced") -> None:
         self.embedding = embedding

@@ -1,6 +1,6 @@
-"""The back end of CUDA cards: from a batch's tokens to every gradient, nothing waits for the host.
+"""The back end for CUDA GPUs of compute capability 8.0 or more.
 
-Trees that are given come as a Graph of the host; plain torch takes them up and down.
+A graph of given trees is on the host; its passes and losses use plain torch.
 """
 
 from __future__ import annotations

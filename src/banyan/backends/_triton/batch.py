@@ -1,4 +1,4 @@
-"""What the kernels are given: a batch of sentences, the noise of a step, and how kernels are compiled."""
+"""Arguments of the kernels: a batch of sentences and the dropout of a step. How kernels are compiled."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from banyan.model.dropout import LEAF, LEFT_MESSAGE, NODE, RIGHT_MESSAGE, Dropout
 
 PLACES = (LEAF, NODE, LEFT_MESSAGE, RIGHT_MESSAGE)
-ROWS = 8  # of E numbers that one program takes, where there is nothing to it but that
+ROWS = 8  # rows of E numbers per program, in elementwise kernels
 
-# What changes from batch to batch: a variant of a kernel for each peculiarity of these would be compiled for nothing.
+# Arguments that change from batch to batch: Triton must not compile variants of a kernel for their values.
 _VARIES = {
     "do_not_specialize": ["T", "B", "M", "N", "salt", "shift", "hash_bits", "n", "before", "parts"],
     "do_not_specialize_on_alignment": ["tokens", "offsets", "token", "leaf", "sizes", "streams", "target", "count"],
@@ -28,17 +28,16 @@ def kernel(function: Any) -> Any:
 
 
 class Batch(NamedTuple):
-    """Sentences on the device. Which tokens are distinct does not depend on the weights, so it is known beforehand.
+    """Sentences on the device. The distinct tokens do not depend on the weights, so they are found beforehand.
 
-    There may be room for more tokens and more distinct ones than there are, so that batches of different sizes can
-    take the same way (a CUDA graph) through the same memory."""
+    The buffers may be larger than needed, so that batches of different sizes can share memory and a CUDA graph."""
 
     tokens: Tensor  # int32 [T]
     offsets: Tensor  # int32 [B+1]
     token: Tensor  # int32 [L]: of each leaf
     leaf: Tensor  # int32 [T]: of each position
     sizes: Tensor  # int32 [2]: how many tokens and leaves there really are
-    longest: int  # sentence that there can be, in tokens
+    longest: int  # the longest possible sentence, in tokens
 
     @classmethod
     def of(cls, tokens: np.ndarray, offsets: np.ndarray, device: torch.device, plain: bool = False) -> Batch:
@@ -62,12 +61,13 @@ class Noise(NamedTuple):
 
     @classmethod
     def at(cls, dropout: Dropout, streams: Tensor) -> Noise:
-        """The rates of a Dropout, with the streams of any step. (At a rate of 0 all is kept, times exactly 1.)"""
+        """Return the rates of a Dropout with the streams of any step. (At rate 0 everything is kept, times exactly
+        1.)"""
         rate, leaf_rate = dropout.rate_at(NODE), dropout.rate_at(LEAF)
         return cls(streams, 1 / (1 - rate), 1 / (1 - leaf_rate), max(rate, leaf_rate) > 0)
 
     @staticmethod
     def streams_of(dropouts: Sequence[Dropout], device: torch.device) -> Tensor:
-        """Of many steps, brought to the device together [steps, 6]."""
+        """Copy the streams of many steps to the device together [steps, 6]."""
         numbers = [[*map(d.stream, PLACES), *(int(d.rate_at(at) * 2**32) for at in (NODE, LEAF))] for d in dropouts]
         return torch.from_numpy(np.array(numbers, np.uint64).view(np.int64)).to(device)

@@ -21,7 +21,8 @@ NUMBERED = 512  # merges that one program numbers
 
 @dataclass(frozen=True)
 class DeviceGraph:
-    """A Graph on the device, with room for as many nodes as there could be; and what its merges saw."""
+    """A Graph on the device, in buffers for the largest possible number of nodes, with the leaves, gates and dropout of
+    its trees."""
 
     batch: Batch
     children: Tensor  # int32 [room, 2]
@@ -68,7 +69,7 @@ class DeviceGraph:
 
 @triton.jit
 def _is_new(order, i, here):
-    """Whether the i-th merge in order is the first of its equals."""
+    """Return whether the i-th merge in sorted order is the first of its equals."""
     own = tl.load(order + i, mask=here, other=0)
     last = tl.load(order + i - 1, mask=here & (i > 0), other=-1)
     return own, last, (here & (own != last)).to(tl.int32)
@@ -76,7 +77,7 @@ def _is_new(order, i, here):
 
 @kernel
 def _count_kernel(order, news, sizes, B, BLOCK: tl.constexpr):
-    """How many distinct merges each block has."""
+    """Count the distinct merges of each block."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     _, _, new = _is_new(order, i, i < tl.load(sizes) - B)
     tl.store(news + tl.program_id(0), tl.sum(new, 0))
@@ -87,7 +88,7 @@ def _number_kernel(
     order, news, occurrence, merge_key, node_of, key, first_of, levels, counts, sizes, shift, B, T,
     BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """Each merge, in order, gets the number of its node; the first of equals stands for all."""
+    """Give each merge, in sorted order, the number of its node. The first of equal merges represents all."""
     L, M = tl.load(sizes + 1), tl.load(sizes) - B
     block = tl.arange(0, BLOCKS)
     before = tl.sum(tl.load(news + block, mask=block < tl.program_id(0), other=0), 0)
@@ -118,7 +119,8 @@ def _number_kernel(
 def _link_kernel(
     forest, node_of, first_of, children, owner, messages, counts, sizes, B, T, M, N, BLOCK: tl.constexpr
 ):
-    """The children of each node. All merges that share a number must have the same, or two hashes were equal."""
+    """Write the children of each node. All merges with one number must have the same children, or two hashes
+    collided."""
     L = tl.load(sizes + 1)
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = m < tl.load(sizes) - B
@@ -144,8 +146,8 @@ def _link_kernel(
 
 @kernel
 def _root_kernel(offsets, node_of, messages, seen, root, apart, B, T, BLOCK: tl.constexpr):
-    """Each sentence's root: its last merge, or its only token. Those that are in no other tree are also listed apart,
-    each once."""
+    """Write the root of each sentence: its last merge, or its only token. Roots that are in no other tree are also
+    written to `apart`, each once."""
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = b < B
     first, end = tl.load(offsets + b, mask=here, other=0), tl.load(offsets + b + 1, mask=here, other=0)
@@ -158,7 +160,7 @@ def _root_kernel(offsets, node_of, messages, seen, root, apart, B, T, BLOCK: tl.
 
 @kernel
 def _edge_kernel(edge, key, states, streams, counts, M, BLOCK: tl.constexpr):
-    """What the masks of each message begin with: of the message itself, and of the node that sends it."""
+    """Write the initial states of the masks of each message and of the node that sends it."""
     L = tl.load(counts + 3)
     e = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = e < 2 * (tl.load(counts) - L)
@@ -178,8 +180,8 @@ def structure(
     hash_bits: int = 64,
     structure: str = "induced",
 ) -> DeviceGraph:
-    """Induce the trees of a batch and make them one graph. Another `salt` gives other hashes; at most `hash_bits` of
-    them are used."""
+    """Induce the trees of a batch and entangle them. A different `salt` gives different hashes; at most `hash_bits` of
+    their bits are used."""
     T, B, L = len(batch.tokens), len(batch.offsets) - 1, len(batch.token)
     gates = gates_of(functions, embedding.shape[1])
     key = batch.tokens.new_empty(L + T - B, dtype=torch.int64)
@@ -191,8 +193,8 @@ def structure(
 def entangle(
     forest: Forest, key: Tensor, leaves: Tensor, gates: Gates, noise: Noise, plain: bool
 ) -> DeviceGraph:
-    """Equal nodes of all sentences become one. (Of a plain forest no two are equal: this sorts it by height.) `key` is
-    known of the leaves, and has room for the rest."""
+    """Merge equal nodes of all sentences. (In a plain forest no two are equal, and this sorts it by height.) `key`
+    holds the keys of the leaves and has room for the others."""
     batch, M = forest.batch, len(forest.children)
     T, B, N = len(batch.tokens), len(batch.offsets) - 1, len(key)
     levels, counts = batch.tokens.new_empty(batch.longest + 2), batch.tokens.new_empty(4)

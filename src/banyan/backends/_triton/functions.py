@@ -1,4 +1,4 @@
-"""The seven functions that all channels share, as the kernels use them, and back."""
+"""The seven functions that all channels share: as the kernels use them, and their gradients."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from banyan.backends._triton.batch import kernel
 
 @triton.jit
 def function_at(gates, WHICH: tl.constexpr, U: tl.constexpr):
-    """Where one of the seven linear functions begins: a vector comes before the fourth, and one before the last."""
+    """Where one of the seven linear functions starts: there is a vector before the fourth and one before the last."""
     vectors: tl.constexpr = (1 if WHICH > 2 else 0) + (1 if WHICH > 5 else 0)
     return gates + (WHICH - vectors) * U * U + vectors * U
 
 
 @triton.jit
 def load_gate(gates, WHICH: tl.constexpr, c, E, U: tl.constexpr, C: tl.constexpr, BACK: tl.constexpr = False):
-    """Of columns c [1, C]: a vector [1, C]; or the matrices [C, C] of the channels, along the diagonal. BACK: the
-    transpose, which gradients take."""
+    """Load a gate for columns c [1, C]: a vector [1, C], or the matrices of the channels as a block diagonal [C, C].
+    BACK: its transpose, for gradients."""
     if U:
         i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
         u, v = i % U, j % U
@@ -44,7 +44,7 @@ def load_bias(gates, WHICH: tl.constexpr, c, E, U: tl.constexpr):
 
 @triton.jit
 def through(x, gate, U: tl.constexpr, C: tl.constexpr):
-    """Rows x [..., C] through a gate: Equation 3 or 4, or 1 or 2."""
+    """Multiply rows x [..., C] by a gate: Equation 3 or 4, or 1 or 2."""
     if not U:
         product = x * gate
     elif C >= 16:
@@ -60,7 +60,7 @@ def through(x, gate, U: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def through_either(x, is_left, gate_l, gate_r, U: tl.constexpr, C: tl.constexpr):
-    """Each row through one of two gates."""
+    """Multiply each row by one of two gates."""
     if U:
         product = tl.where(is_left, through(x, gate_l, U, C), through(x, gate_r, U, C))
     else:
@@ -72,8 +72,8 @@ def through_either(x, is_left, gate_l, gate_r, U: tl.constexpr, C: tl.constexpr)
 
 
 class Gates(NamedTuple):
-    """Of diagonal functions the seven vectors [7, E], sigmoids taken, repeated over the channels; of linear ones the
-    numbers of all seven, one after the other."""
+    """Diagonal: the seven vectors [7, E], gates after the sigmoid, repeated over the channels. Linear: the numbers of
+    all seven functions, one after another."""
 
     numbers: Tensor  # float32
     U: int  # the width of a channel of linear functions; 0: they are diagonal
@@ -81,7 +81,7 @@ class Gates(NamedTuple):
 
 @triton.jit
 def _is_gate(i):
-    """Of the seven, in the order of reference.Functions: whether it goes through a sigmoid."""
+    """Whether the i-th of the seven functions, in the order of Functions, goes through a sigmoid."""
     return (i < 5) & (i != 2)
 
 
@@ -112,7 +112,7 @@ def gates_of(functions: Sequence[Tensor], E: int) -> Gates:
 
 
 def g_functions(g_gates: Tensor, functions: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """From the gradients by the gates, as they are in Gates, to those by the seven functions."""
+    """Return the gradients of the seven functions, given those of Gates."""
     if functions[0].dim() == 2:
         parts = g_gates.split([function.numel() for function in functions])
         return tuple(part.view_as(function) for part, function in zip(parts, functions, strict=True))

@@ -9,7 +9,7 @@ from banyan.backends._numba.lexical import scale_rows
 
 
 class LexicalSums:
-    """The same bits as on the CPU: up to 2²⁴, float32 adds whole numbers exactly. The CPU sets the lengths."""
+    """Has the same bits as on the CPU: float32 adds integers up to 2²⁴ exactly, and the CPU scales the rows."""
 
     def __init__(self, table: np.ndarray, weight: float, device: torch.device | str) -> None:
         self.table, self.weight = torch.from_numpy(table).to(device).float(), weight

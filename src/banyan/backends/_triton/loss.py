@@ -1,9 +1,9 @@
-"""The output layer on the GPU: loss and gradients in one sweep, the three matrix products being nearly all of it.
+"""The output layer on the GPU: loss and gradients together, at little more than the cost of three matrix products.
 
-Of the logits only P = exp(logits - shift) is ever held, once, in the precision of the products and for a block of rows
-at a time. In bf16 the exponential is taken while the product is still in registers; in float32 and TF32 the product is
-the library's and the exponential a second sweep. The division by the row's total and the "- 1 at the target" of the
-gradient are left to the small matrices.
+Of the logits, only P = exp(logits - shift) is stored, in the precision of the products and for a block of rows at a
+time. In bf16, a fused kernel takes the exponential while the product is in registers. In float32 and TF32, cuBLAS
+multiplies and a second kernel takes the exponentials. The division by the total of each row and the "- 1 at the
+target" of the gradient are applied to the small matrices.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from banyan.backends._triton.batch import kernel
 from banyan.backends.losses import SCALE, product
 from banyan.support.rows import blocks
 
-LOGITS = 1 << 30  # that exist at one time, in bytes
+LOGITS = 1 << 30  # bytes of logits in memory at one time
 LARGEST = 70.0  # exp of this, and the sum of many such, is far from overflow in float32; exp(-LARGEST) from underflow
-HALF = torch.bfloat16  # (Triton's interpreter has none: there, tests put float32 in its place)
+HALF = torch.bfloat16  # Triton's interpreter has no bf16; tests replace it by float32
 _ROWS, _COLUMNS, _STEP, _WARPS, _STAGES = 128, 256, 64, 8, 3  # of a block of P
 _SMALL = 8  # rows of E numbers that one program of the small kernels takes
 
 
 @kernel
 def _cast_kernel(weight, bias, cast, largest, V, pitch, E, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """A copy in the precision of the products, and the greatest norm and bias of these rows."""
+    """Copy the weights in the precision of the products, and find the largest norm and bias of these rows."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
     inside = (i < V)[:, None] & (j < E)[None, :]
@@ -45,7 +45,7 @@ def _cast_kernel(weight, bias, cast, largest, V, pitch, E, ROWS: tl.constexpr, C
 def _rows_kernel(
     x, weight, bias, target, cast, logit, norm, count, E, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """The same of x, row by row, and the logit of each row's target, in float32."""
+    """Do the same for x, row by row, and compute the logit of each row's target in float32."""
     n = tl.load(count)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -61,7 +61,7 @@ def _rows_kernel(
 
 @triton.jit
 def _products(x, weight, i, v, n, E, STEP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Rows i of x times rows v of weight, which has room for all of them."""
+    """Multiply rows i of x and rows v of weight, which has room for all of them."""
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for start in range(0, E, STEP):
         j = start + tl.arange(0, STEP)
@@ -85,10 +85,11 @@ def _shift_kernel(
     x, weight, bias, logit, norm, of_weight, shift, count, before, n, n_of_weight, V, E, limit,
     LIMITED: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """What is subtracted from each row of logits, so that no exponential overflows and not all of them vanish.
+    """Find what to subtract from each row of logits so that no exponential overflows and not all of them underflow.
 
-    No logit is above |x|·max|weight| + max|bias|, and the highest is at least the target's. Nearly always the two are
-    near enough for the first to tell all; where they are not, the highest logit of the row is found."""
+    Every logit is at most |x|·max|weight| + max|bias|, and the highest is at least the target's. Nearly always these
+    two bounds are close enough to derive the shift from the first; otherwise the highest logit of the row is
+    computed."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = (i < n) & (before + i < tl.load(count))
     bound = tl.load(norm + i, mask=here, other=0.0) * _greatest(of_weight, n_of_weight, 2, 1024)
@@ -114,8 +115,8 @@ def _exp_kernel(
     x, weight, bias, shift, p, total, count, before, n, V, E, pitch,
     LIMITED: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A block of P, and what it adds to each row's total. Rows that are not there become 0; LIMITED: so do columns,
-    being the rows' own tokens."""
+    """Compute a block of P and its contribution to the total of each row. Rows beyond `count` become 0; if LIMITED, so
+    do columns, which are then the rows' own tokens."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     v = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     if LIMITED:
@@ -130,7 +131,7 @@ def _exp_kernel(
 
 @kernel
 def _softmax_kernel(p, bias, shift, total, count, before, V, pitch, LIMITED: tl.constexpr, COLUMNS: tl.constexpr):
-    """One row of logits becomes one of P."""
+    """Replace one row of logits by one row of P."""
     i = tl.program_id(0)
     here = before + i < tl.load(count)
     if LIMITED:
@@ -159,9 +160,9 @@ def _totals_kernel(
     x, logit, shift, total, given, loss, share, scaled, count, before, n, parts, E, extra,
     SHARES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EXTRA: tl.constexpr,
 ):  # fmt: skip
-    """What each row adds to the loss, its share / total in the gradient, and x times that, the latter itself standing
-    behind it: so the gradient by the bias comes out of the same product as that by the weights. SHARES are given;
-    without, they are equal."""
+    """Compute each row's contribution to the loss, its share / total in the gradient, and x times that with the factor
+    itself appended as a column: one product then gives the gradients of both weights and bias. SHARES: they are given;
+    otherwise they are equal."""
     n_all = tl.load(count)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -190,8 +191,8 @@ def _target_kernel(
     x, weight, target, given, share, g_x, g_layer, count, E, extra,
     DISTINCT: tl.constexpr, SHARES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """g_x gets its share, and the "- 1 at the target" joins all three gradients (of weight and bias only where no two
-    rows have one target)."""
+    """Scale g_x, and subtract the target's 1 in all three gradients (in those of weight and bias only if targets are
+    distinct)."""
     n = tl.load(count)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -222,12 +223,12 @@ def cross_entropy(
     limited: bool = False,
     share: Tensor | None = None,
 ) -> Tensor:
-    """The mean over rows of -log softmax(x @ weight.T + bias)[target], its products in float32 | tf32 | bf16.
+    """Return the mean over rows of -log softmax(x @ weight.T + bias)[target], with products in float32, tf32 or bf16.
 
-    count: how many rows there really are, in the device's memory; without it, all of them.
+    count: the number of rows, as a tensor on the device; all rows by default.
     distinct: no two rows have the same target.
-    limited: the candidates are as many as the rows.
-    share: of each row in the mean, if they are not equal; then no two targets may be said to be distinct.
+    limited: there are as many candidates as rows.
+    share: the weight of each row in the mean, if not equal; `distinct` must then be False.
     """
     if count is None:
         count = torch.full((1,), len(x), dtype=torch.int32, device=x.device)
@@ -289,7 +290,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 class _Fused:
-    """The exponential is taken while the product is still in registers; operands and P are bf16."""
+    """Takes the exponential while the product is in registers; operands and P are bf16."""
 
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, count: Tensor, limited: bool) -> None:
         n, (V, E) = len(x), weight.shape
@@ -307,7 +308,7 @@ class _Fused:
         )
 
     def exponentials(self, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """P of these rows, what was subtracted from each row of logits, and the parts of each row's total."""
+        """Return P of these rows, what was subtracted from each row of logits, and the parts of each row's total."""
         x, E = self.x[rows], self.x.shape[1]
         n, step = len(x), min(_STEP, max(16, triton.next_power_of_2(E)))
         shape = {"STEP": step, "ROWS": _ROWS, "COLUMNS": _COLUMNS, "num_warps": _WARPS, "num_stages": _STAGES}
@@ -326,7 +327,7 @@ class _Fused:
 
 
 class _TwoSweeps:
-    """The library's product in float32 or TF32, then a sweep over it: for cards without bf16, and to compare with."""
+    """Multiplies with cuBLAS in float32 or TF32 and takes the exponentials afterwards."""
 
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, count: Tensor, limited: bool) -> None:
         self.x, self.weight, self.bias, self.count, self.limited = x, weight, bias, count, limited
@@ -344,7 +345,7 @@ class _TwoSweeps:
 
 
 def exponentials(a: Tensor, b: Tensor, here_a: Tensor | None, here_b: Tensor | None) -> tuple[Tensor, Tensor]:
-    """losses.exponentials, taken while the product is still in registers; operands and P are bf16."""
+    """losses.exponentials in a fused kernel; operands and P are bf16."""
     (n, E), V = a.shape, len(b)
     pitch = triton.cdiv(V, _COLUMNS) * _COLUMNS
     x = (a * SCALE).to(HALF).contiguous()
@@ -364,7 +365,7 @@ def exponentials(a: Tensor, b: Tensor, here_a: Tensor | None, here_b: Tensor | N
 
 @contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """Lets float32 products use TF32 or not, as asked, and puts things back."""
+    """Allow or forbid TF32 in float32 products for the duration of the block."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:

@@ -1,4 +1,4 @@
-"""What a node is, and the dropout mask that follows from it: as in reference.py."""
+"""Keys of nodes, and the dropout masks that depend on them: see banyan.model.dropout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store_key(pointer, key, mask=None):
 
 @triton.jit
 def mask_of(state, columns, streams, scale, LEAF: tl.constexpr = False):
-    """Of these columns; state and columns broadcast against each other."""
+    """Return the mask of these columns. state and columns are broadcast."""
     low, high = state.to(tl.uint32), (state >> 32).to(tl.uint32) | 1
     x = low + columns.to(tl.uint32) * high
     x = (x ^ (x >> 16)) * 0x85EBCA6B

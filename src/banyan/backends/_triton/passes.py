@@ -1,4 +1,4 @@
-"""Up and down, and their gradients, in slabs: each program takes a few columns through all levels."""
+"""Up, down and their gradients, in slabs: each program takes a few columns through all levels."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from banyan.backends._triton.masks import load_key, mask_of, state_of
 
 SLABS = 128  # about one for each multiprocessor of a large GPU
 BLOCK = 512  # nodes or messages that one program handles at a time
-SMALLEST = 16  # matrix that the compiler multiplies with
-PARTS = 256  # in which products over all nodes are taken
+SMALLEST = 16  # the smallest matrix that tl.dot takes
+PARTS = 256  # partial sums of a product over all nodes
 
 
 @kernel
@@ -55,13 +55,14 @@ def _up_kernel(
 
 @triton.jit
 def _add_within(a, a_starts, b, b_starts):
-    """Sums that begin anew where a segment starts."""
+    """Add two segments of a scan; the sum restarts where a segment starts."""
     return tl.where(b_starts != 0, b, a + b), a_starts | b_starts
 
 
 @triton.jit
 def _messages(e, end, L, owner, edge):
-    """Of messages e, up to `end`: whether they are there, who gets them, who sends them, and whether to the left."""
+    """For messages e up to `end`, return whether they exist, who gets them, who sends them, and whether they go
+    left."""
     here = e < end
     sent = tl.load(edge + e, mask=here, other=0)
     return here, tl.load(owner + e, mask=here, other=-2), L + (sent >> 1), (sent & 1) == 0
@@ -71,9 +72,9 @@ def _messages(e, end, L, owner, edge):
 def _sums(
     value, e, end, child, here, owner, carry, carry_child, PLAIN: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr
 ):
-    """Sums of `value` over neighbouring messages to the same child; `carry` is the sum of carry_child's messages in the
-    blocks before. Returns the sums, where they are complete (in the last message to a child), and what to carry on.
-    In PLAIN trees a child gets one message."""
+    """Sum `value` over consecutive messages to the same child. `carry` is the sum of carry_child's messages in earlier
+    blocks. Return the sums, where they are complete (at the last message to a child), and what to carry on. In PLAIN
+    trees a child gets one message."""
     total, whole = value, here
     if not PLAIN:
         p = tl.arange(0, BLOCK)[:, None]
@@ -92,7 +93,7 @@ def _down_kernel(
     up, down, rebuilt, apart, B, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
     PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Equation 4 (or 2) from the roots down; a node takes the mean of its messages."""
+    """Equation 4 (or 2) from the roots down. A node is the mean of its messages."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
@@ -133,8 +134,8 @@ def _back_up_kernel(
     down, g_rebuilt, g_down, children, key, messages, levels, counts, gates, g_gates, streams, scale, N, E,
     U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients along the messages, from the leaves back up to the roots. MORE: g_down holds some from outside. What
-    the gates get is summed up here if they are diagonal; if not, g_gates is what _g_linear needs for it."""
+    """Gradients along the messages, from the leaves back up to the roots. MORE: g_down holds gradients from the loss.
+    Sums the gradients of diagonal gates; for linear ones, fills g_gates with what _g_linear needs."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
@@ -196,7 +197,8 @@ def _back_down_kernel(
     scale, N, E, PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients along the compositions, from the roots back down to the leaves. MORE: g_up holds some from outside."""
+    """Gradients along the compositions, from the roots back down to the leaves. MORE: g_up holds gradients from the
+    loss."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
@@ -253,7 +255,8 @@ def _back_down_kernel(
 
 
 def _columns(E: int, U: int) -> int:
-    """C: of one slab. Linear functions mix the columns of a channel: a slab holds whole ones."""
+    """Return C, the width of a slab. With linear functions, which mix the columns of a channel, it is whole
+    channels."""
     if U:
         return U if U >= SMALLEST or E % SMALLEST else SMALLEST
     C = 1
@@ -263,13 +266,13 @@ def _columns(E: int, U: int) -> int:
 
 
 def _shape(C: int, U: int) -> dict[str, int]:
-    """How a slab is gone through. A matrix product holds all numbers of a block in registers at once."""
+    """Return the launch options for slabs. A matrix product holds all numbers of a block in registers at once."""
     block = min(BLOCK, max(16, 4096 // C)) if U else BLOCK
     return {"U": U, "C": C, "BLOCK": block, "num_warps": max(4, min(16, BLOCK * C // 64))}
 
 
 def up_pass(graph: DeviceGraph) -> Tensor:
-    """The embedding of every node on the way up, in slabs [E/C, N, C]."""
+    """Return the embedding of every node on the way up, in slabs [E/C, N, C]."""
     E, N, noise, gates = graph.leaves.shape[1], len(graph.key), graph.noise, graph.gates
     C = _columns(E, gates.U)
     up = graph.leaves.new_empty(E // C, N, C)
@@ -281,9 +284,9 @@ def up_pass(graph: DeviceGraph) -> Tensor:
 
 
 def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
-    """The embedding of every node on the way down, in slabs; and of the leaves alone, in rows [L, E]."""
+    """Return the embedding of every node on the way down, in slabs, and of the leaves alone, in rows [L, E]."""
     (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
-    # where there is no node, _g_linear must find a number, though not which
+    # _g_linear also reads rows without a node: they must be finite
     down = torch.zeros_like(up) if gates.U else torch.empty_like(up)
     rebuilt = torch.empty_like(graph.leaves)
     _down_kernel[(slabs,)](
@@ -297,7 +300,7 @@ def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
 def backward(
     graph: DeviceGraph, up: Tensor, down: Tensor, g_up: Tensor | None, g_down: Tensor | None, g_rebuilt: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradients by the leaves [L, E] and by the gates, as they are in Gates; g_up and g_down are used up."""
+    """Return the gradients of the leaves [L, E] and of Gates. Overwrites g_up and g_down."""
     (slabs, N, C), noise, gates = up.shape, graph.noise, graph.gates
     E = slabs * C
     g_leaves = torch.empty_like(graph.leaves)
@@ -320,10 +323,11 @@ def backward(
 def _g_linear(
     U: int, down: Tensor, g_sum: Tensor, left: Tensor, right: Tensor, g_left: Tensor, g_right: Tensor
 ) -> Tensor:
-    """The gradients by the linear functions, from those by each composition and by both messages of each node, and what
-    was composed; all in slabs, and 0 where there is no inner node. Channels that share a slab do not mix."""
+    """Return the gradients of the linear functions, given those of each composition and of both messages of each node,
+    and the composed vectors. All are in slabs, and 0 where there is no inner node. Channels that share a slab do not
+    mix."""
     C, rows = down.shape[2], down.shape[0] * down.shape[1]
-    parts = gcd(rows, PARTS)  # which the library multiplies at once, and which are added in order
+    parts = gcd(rows, PARTS)  # computed in one call, added in a fixed order
 
     def of_matrix(x: Tensor, g: Tensor) -> Tensor:
         products = torch.bmm(x.view(parts, -1, C).transpose(1, 2), g.view(parts, -1, C)).sum(0)
@@ -343,7 +347,8 @@ def _return_kernel(
     g_leaves, token, g_embedding, keys, counts, streams, scale, E,
     DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the leaves, through their masks, to their rows of the embedding, which no two share."""
+    """Write the gradients of the leaves, after their masks, to their rows of the embedding. No two leaves share a
+    row."""
     L = tl.load(counts + 3)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -356,7 +361,7 @@ def _return_kernel(
 
 
 def returned(graph: DeviceGraph, g_leaves: Tensor, V: int) -> Tensor:
-    """The gradient by the embedding [V, E], from that by the leaves."""
+    """Return the gradient of the embedding [V, E], given that of the leaves."""
     (L, E), noise = g_leaves.shape, graph.noise
     g_embedding = g_leaves.new_zeros(V, E)
     token = torch.arange(L, device=graph.token.device, dtype=torch.int32) if graph.plain else graph.token

@@ -1,4 +1,4 @@
-"""From tokens to trees: greedy() of reference.py, one warp a sentence; and roots alone, for encoding."""
+"""From tokens to trees: greedy() of reference.py, one warp per sentence; and roots alone, for encoding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from banyan.model.functions import Functions
 from banyan.model.graph import runs_of_sentences
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
-TOKENS = 1 << 20  # that are encoded at a time, each with a vector of its own in memory
+TOKENS = 1 << 20  # tokens encoded at a time; each needs a vector in memory
 GONE = tl.constexpr(-(2**31))  # ranks below every pair
 INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))  # as in SETTINGS["structure"].choices
 
@@ -68,7 +68,7 @@ def _leaves_kernel(
 
 
 def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, plain: bool) -> Tensor:
-    """The leaves of a batch [L, E], dropped out; `key` gets what they are."""
+    """Return the leaves of a batch [L, E] after dropout, and write their keys to `key`."""
     L, E = len(batch.token), embedding.shape[1]
     leaves = embedding.new_empty(L, E)
     _leaves_kernel[(triton.cdiv(L, ROWS),)](
@@ -80,8 +80,8 @@ def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, p
 
 @triton.jit
 def _rank(dot, norm_a, norm_b, same):
-    """The similarity as a whole number in the same order, so that a warp finds the highest in one instruction. Equal
-    nodes score exactly 1, all others are clamped to 1, a zero vector scores 0, and what is not a number comes last."""
+    """The similarity as an integer of the same order, so that a warp finds the highest in one instruction. Equal nodes
+    score exactly 1, other pairs at most 1, a zero vector 0; NaN comes last."""
     both = norm_a * norm_b
     cosine = tl.where(both > 0, tl.minimum(dot / tl.where(both > 0, both, 1.0), 1.0), 0.0)
     cosine = tl.where((dot != dot) | (both != both), -2.0, cosine)
@@ -91,7 +91,7 @@ def _rank(dot, norm_a, norm_b, same):
 
 @triton.jit
 def _rank_by_chance(left, right):
-    """31 bits of the key that the parent would have, so that equal pairs rank alike."""
+    """31 bits of the key that the parent would have, so that equal pairs have equal ranks."""
     return (node_key(left, right) >> 33).to(tl.int32)
 
 
@@ -100,7 +100,7 @@ def _frontier_kernel(
     leaves, leaf, tokens, work, norm, key, identity, rank, height, node, node_of, order, sizes, B, salt, M, E,
     ORDER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each position's vector, and the rank of its pair with the next one."""
+    """Write the vector of each position, and the rank of its pair with the next one."""
     T = tl.load(sizes)
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)
@@ -163,8 +163,8 @@ def _merge(
     ORDER: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Positions i and j of a sentence become one, at i; m and r are its neighbours, s comes after r. Their new ranks
-    with it. (Where there is no neighbour, i stands in, and the rank is not used.)"""
+    """Merge positions i and j of a sentence, at i, and return the new ranks with its neighbours m and r; s comes after
+    r. (Where there is no neighbour, i stands in, and the rank is not used.)"""
     column = tl.arange(0, COLUMNS)
     inside = column < E
     left, right = tl.where(m >= 0, m, i), tl.where(r < n, r, i)
@@ -239,10 +239,11 @@ def _induce_kernel(
     LONG: tl.constexpr,
     COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Merge one sentence in its rows of `work`; a parent takes its left child's place, so the root ends in the first.
+    """Merge one sentence in its rows of `work`. A parent takes its left child's place, so the root ends in the first
+    row.
 
-    A merge changes only two similarities. The frontier is a linked list of positions: in registers for sentences of
-    up to BLOCK tokens, where only the ranks of pairs and the links are looked at by all, and in memory beyond."""
+    A merge changes only two similarities. The frontier is a linked list of positions: in registers for sentences of up
+    to BLOCK tokens, and in memory for longer ones."""
     b = tl.program_id(0)
     first = tl.load(offsets + b).to(tl.int64)
     n = (tl.load(offsets + b + 1) - first).to(tl.int32)
@@ -295,7 +296,7 @@ def _induce_kernel(
 
 
 class _Space(NamedTuple):
-    """Room to work in, one entry a position."""
+    """Working memory, one entry per position."""
 
     work: Tensor
     norm: Tensor
@@ -353,7 +354,7 @@ def induce(
     hash_bits: int = 64,
     structure: str = "induced",
 ) -> Forest:
-    """The trees of a batch whose leaves, already dropped out, are given."""
+    """Return the trees of a batch, given its leaves after dropout."""
     return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits, structure)[1]
 
 
@@ -361,7 +362,7 @@ def induce(
 
 
 class Encoder:
-    """Roots of batches of sentences, and nothing else: what inference needs. As _numba.Encoder, on a GPU."""
+    """Computes the roots of batches of sentences, for inference. Like _numba.Encoder, on a GPU."""
 
     def __init__(
         self, embedding: np.ndarray, f: Functions, device: torch.device, structure: str = "induced"
@@ -374,7 +375,7 @@ class Encoder:
         self.structure = structure
 
     def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        """n_threads is the CPU's business."""
+        """As interface.Encoder.roots; n_threads has no effect."""
         for start, end in runs_of_sentences(offsets, TOKENS):
             own = offsets[start : end + 1] - offsets[start]
             arrays = tokens[offsets[start] : offsets[end]], own
@@ -383,7 +384,7 @@ class Encoder:
             out[start:end, : roots.shape[1]] = roots.cpu().numpy()
 
     def on_device(self, tokens: Tensor, offsets: Tensor, longest: int) -> Tensor:
-        """The roots [B, E] of sentences that are on the device; no sentence may be empty."""
+        """Return the roots [B, E] of sentences that are on the device. No sentence may be empty."""
         sizes = offsets[-1:]
         batch = Batch(tokens, offsets, tokens, tokens, sizes, longest)
         with _on(tokens.device):
@@ -392,5 +393,5 @@ class Encoder:
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device."""
+    """Make the device current, because Triton launches on the current device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
