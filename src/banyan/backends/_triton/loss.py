@@ -289,7 +289,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 class _Fused:
-    """The exponential is taken while the product is still in registers; operands and P are bf16."""
+    """Takes the exponential while the product is in registers; operands and P are bf16."""
 
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, count: Tensor, limited: bool) -> None:
         n, (V, E) = len(x), weight.shape

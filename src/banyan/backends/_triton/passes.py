@@ -92,7 +92,7 @@ def _down_kernel(
     up, down, rebuilt, apart, B, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
     PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Equation 4 (or 2) from the roots down; a node takes the mean of its messages."""
+    """Equation 4 (or 2) from the roots down. A node is the mean of its messages."""
     L = tl.load(counts + 3)
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
