@@ -239,8 +239,7 @@ def _induce_kernel(
     LONG: tl.constexpr,
     COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Merge one sentence in its rows of `work`. A parent takes its left child's place, so the root ends in the first
-    row.
+    """Merge one sentence in its rows of `work`. A parent takes its left child's place; the root ends in the first row.
 
     A merge changes only two similarities. The frontier is a linked list of positions: in registers for sentences of up
     to BLOCK tokens, and in memory for longer ones."""
