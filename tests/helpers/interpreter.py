@@ -11,6 +11,8 @@ def hasten() -> None:
     from triton import language
     from triton.runtime import interpreter
 
+    if not hasattr(interpreter, "_LangPatchScope"):  # another version of it
+        return
     replace, numpy_type = interpreter._patch_lang, interpreter._get_np_dtype
     numpy_type_once = cache(numpy_type)
 

@@ -26,7 +26,7 @@ class Served:
         self.ready = threading.Event()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        assert self.ready.wait(60), self.plain
+        assert self.ready.wait(180), self.plain
         started = [line for line in self.log if line["event"] == "serving"]
         assert started, self.plain
         self.address: str = started[0]["address"]

@@ -70,7 +70,7 @@ def start(messages: Path, work: Callable[..., int | None], *arguments: Any) -> i
     """The id of a new process."""
     if process := os.fork():
         return process
-    signal.alarm(60)  # none waits for ever for another that is lost
+    signal.alarm(300)  # none waits for ever for another that is lost
     code: Any = 99
     try:
         with open(messages, "wb") as file:
