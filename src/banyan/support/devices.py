@@ -1,4 +1,4 @@
-"""The device of a run, its precision, and whether it is deterministic.
+"""The device of a run, its optimiser and threads, and whether it is deterministic.
 
 None of these is stored in a model: the same commands, settings and files work on every device.
 """
