@@ -364,7 +364,7 @@ def test_csv_and_tsv_are_read_by_column(tmp_path):
 
 def test_a_malformed_csv_line_is_an_error_that_names_file_and_line(tmp_path):
     wide = write(tmp_path / "a.csv", "id,text\n1,One fish, two fish.\n")
-    assert refusal(wide, column="text") == f"{wide}:2: 3 fields, but the header has 2"
+    assert refusal(wide, column="text") == f"{wide}:2: 3 fields, but the first line has 2"
     assert f"{tmp_path}/b.csv:3: " in refusal(write(tmp_path / "b.csv", 'text\nfine\n"no end'))
 
 

@@ -39,10 +39,10 @@ class Report:
         if count:
             self.repaired[kind] = self.repaired.get(kind, 0) + count
 
-    def summary(self) -> str:
-        """Return a sentence or two to show the user."""
+    def summary(self, what: str = "sentence") -> str:
+        """Return a sentence or two to show the user. what: what was kept, in the singular."""
         parts = [f"{_many(self.lines, 'line')} read from {_many(self.files, 'file')}"]
-        parts.append(f"{_many(self.kept, 'sentence')} kept")
+        parts.append(f"{_many(self.kept, what)} kept")
         if self.dropped:
             parts.append(f"{sum(self.dropped.values()):,} dropped ({_list(self.dropped)})")
         text = ", ".join(parts) + "."

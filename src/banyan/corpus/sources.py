@@ -32,24 +32,11 @@ class File:
         self.path = path
         self.name = str(path)
         self.kind = file_kind(path) or "text"
-        try:
-            self.size = path.stat().st_size
-            if self.kind != "parquet":
-                with open(path, "rb") as raw:
-                    packing(path, raw)
-        except FileNotFoundError:
-            raise BanyanError(f"there is no file or folder {path}") from None
-        except OSError as error:
-            raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+        self.size = size_of(path)
         self.column = "" if self.kind == "text" or not self.size else COLUMNS[self.kind](path, column)
 
     def mark(self) -> list[Any]:
-        """Identify the file by path, size and modification time, without reading it."""
-        try:
-            state = self.path.stat()
-        except OSError as error:
-            raise BanyanError(f"cannot read {self.path}: {error.strerror}") from None
-        return [str(self.path.absolute()), state.st_size, state.st_mtime_ns]
+        return mark_of(self.path)
 
     def move(self, folder: Path) -> None:
         """Move the file to a folder. If a file of this name is already there, keep that one and delete this one."""
@@ -70,6 +57,28 @@ class File:
         if self.kind == "text":
             return long_lines(self.path, report, moved)
         return as_rows(VALUES[self.kind](self.path, self.column, report, moved) if self.size else iter(()), report)
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file, after checking that it can be read and is compressed as its name says."""
+    try:
+        if file_kind(path) != "parquet":
+            with open(path, "rb") as raw:
+                packing(path, raw)
+        return path.stat().st_size
+    except FileNotFoundError:
+        raise BanyanError(f"there is no file or folder {path}") from None
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def mark_of(path: Path) -> list[Any]:
+    """Identify a file by path, size and modification time, without reading it."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+    return [str(path.absolute()), state.st_size, state.st_mtime_ns]
 
 
 class HubSet:

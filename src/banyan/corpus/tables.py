@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,16 @@ def json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, ob
         yield row
 
 
+def json_kinds(path: Path) -> dict[str, str]:
+    """Return column name -> type of its value in the first object."""
+    row = next(filter(None, json_rows(path, Report(), _nowhere)), None) or {}
+    return {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
+
+
 def _json_column(path: Path, column: str | None) -> str:
-    row = next(filter(None, json_rows(path, Report(), _nowhere)), None)
-    if row is None:
+    kinds = json_kinds(path)
+    if not kinds:
         return column or ""
-    kinds = {name: "string" if isinstance(value, str) else "other values" for name, value in row.items()}
     if column in kinds:
         return column  # whatever the type of its first value
     return choose_column(column, kinds, str(path))
@@ -42,11 +47,14 @@ def _json_column(path: Path, column: str | None) -> str:
 
 def _json_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
     for row in json_rows(path, report, moved):
-        value = "" if row is None else row.get(column)
-        if isinstance(value, str) and not value.isascii():
-            value, count = _SURROGATE.subn("\ufffd", value)
-            report.repair(SURROGATES, count)
-        yield value
+        yield "" if row is None else without_surrogates(row.get(column), report)
+
+
+def without_surrogates(value: object, report: Report) -> object:
+    if isinstance(value, str) and not value.isascii():
+        value, count = _SURROGATE.subn("\ufffd", value)
+        report.repair(SURROGATES, count)
+    return value
 
 
 def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
@@ -60,7 +68,7 @@ def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
         for row in rows:
             width = width or len(row)
             if len(row) > width and any(row[width:]):
-                raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the header has {width}")
+                raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the first line has {width}")
             yield row
     except csv.Error as error:
         raise BanyanError(f"{path}:{rows.line_num}: {error}") from None
@@ -90,22 +98,32 @@ def open_parquet(path: Path) -> Any:
         raise BanyanError(f"cannot read {path} as Parquet: {first_line(error)}") from None
 
 
-def _parquet_column(path: Path, column: str | None) -> str:
+def parquet_kinds(path: Path) -> dict[str, str]:
+    """Return column name -> type of its values."""
     with open_parquet(path) as table:
         kinds = {column.name: str(column.type) for column in table.schema_arrow}
     for name, holds in kinds.items():
         if holds.startswith("dictionary<values=string"):  # a pandas category
             kinds[name] = "string"
-    return choose_column(column, kinds, str(path))
+    return kinds
+
+
+def _parquet_column(path: Path, column: str | None) -> str:
+    return choose_column(column, parquet_kinds(path), str(path))
 
 
 def _parquet_values(path: Path, column: str, report: Report, moved: Moved) -> Iterator[object]:
+    return (value for (value,) in parquet_rows(path, [column], report, moved))
+
+
+def parquet_rows(path: Path, columns: Sequence[str], report: Report, moved: Moved) -> Iterator[tuple[object, ...]]:
+    """Yield the values of these columns, row by row."""
     done = 0
     with open_parquet(path) as table:
         size = path.stat().st_size
         try:
-            for rows in table.iter_batches(batch_size=4096, columns=[column]):
-                yield from strings(rows.column(0), report)
+            for rows in table.iter_batches(batch_size=4096, columns=list(columns)):
+                yield from zip(*(strings(rows.column(name), report) for name in columns), strict=True)
                 done += len(rows)
                 moved(size * done // table.metadata.num_rows)
         except _ARROW_ERRORS as error:
@@ -123,7 +141,7 @@ def strings(values: Any, report: Report) -> list[object]:
 def choose_column(column: str | None, kinds: dict[str, str], where: str) -> str:
     """Return the column to read. kinds: column name -> type of its values."""
     names = ", ".join(kinds)
-    texts = [name for name, kind in kinds.items() if kind in ("string", "large_string", "string_view")]
+    texts = text_columns(kinds)
     if column is None:
         if len(texts) == 1:
             return texts[0]
@@ -134,6 +152,10 @@ def choose_column(column: str | None, kinds: dict[str, str], where: str) -> str:
     if column not in texts:
         raise BanyanError(f"column {column!r} of {where} holds {kinds[column]}, not text; its columns are {names}")
     return column
+
+
+def text_columns(kinds: dict[str, str]) -> list[str]:
+    return [name for name, kind in kinds.items() if kind in ("string", "large_string", "string_view")]
 
 
 def _nowhere(position: int) -> None:
