@@ -102,9 +102,53 @@ def test_an_unchanged_store_is_reused_and_a_changed_one_built_again(tmp_path):
     assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 5}) == 0
 
 
+def in_blocks_of_lines(count: int) -> list[str]:
+    """The sentences as paragraphs of 1 to 7 lines."""
+    rng = random.Random(0)
+    return [line for one in sentences(count) for line in ([one, ""] if rng.random() < 0.3 else [one])]
+
+
+def test_a_store_keeps_the_first_sentence_of_each_paragraph(tmp_path, small_blocks):
+    lines = in_blocks_of_lines(137)
+    store = Store.build(tmp_path / "store", corpus_of(tmp_path, lines, "blocks"), Letters(), **LIMITS)
+    read = ["".join(map(chr, store.tokens[a:b])) for a, b in pairwise(store.offsets)]
+    paragraphs = [[line for line in one.split("\n") if 2 <= len(line) <= 6] for one in "\n".join(lines).split("\n\n")]
+    kept = [one for one in paragraphs if one]
+    assert len(kept) < len(paragraphs)
+    assert store.paragraphs.tolist() == np.cumsum([0, *map(len, kept)])[:-1].tolist()
+    assert [read[a:b] for a, b in pairwise([*store.paragraphs, len(store)])] == kept
+    assert sorted(contents(tmp_path / "store")) == ["meta.json", "offsets.bin", "paragraphs.bin", "tokens.bin"]
+    np.testing.assert_array_equal(Store.open(tmp_path / "store").paragraphs, store.paragraphs)
+    alone = Store.build(tmp_path / "store", corpus_of(tmp_path, lines), Letters(), **LIMITS)  # the same sentences
+    assert alone.paragraphs is None
+    assert alone.fingerprint != store.fingerprint
+    assert alone.tokens.tobytes() == store.tokens.tobytes()
+    assert sorted(contents(tmp_path / "store")) == ["meta.json", "offsets.bin", "tokens.bin"]
+    Store.build(tmp_path / "store", corpus_of(tmp_path, lines, "blocks"), Letters(), **LIMITS)
+    os.truncate(tmp_path / "store/paragraphs.bin", 8)
+    with pytest.raises(BanyanError, match="is damaged"):
+        Store.open(tmp_path / "store")
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=8), st.data())
+@settings(deadline=None, max_examples=200)
+def test_paragraphs_do_not_depend_on_the_blocks_they_arrive_in(paragraphs, data):
+    begins = np.array([i == 0 for one in paragraphs for i in range(len(one))])
+    keep = np.array([kept for one in paragraphs for kept in one])
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(keep)))) | {0, len(keep)})
+    found, begun, before = [], False, 0
+    for a, b in pairwise(cuts):
+        first, begun = module._first_kept(begins[a:b], keep[a:b], begun)
+        found += (before + first).tolist()
+        before += int(keep[a:b].sum())
+    sizes = [sum(one) for one in paragraphs]
+    assert found == [sum(sizes[:i]) for i, size in enumerate(sizes) if size]
+
+
+@pytest.mark.parametrize("layout", ["lines", "blocks"])
 @pytest.mark.parametrize("stop_after", [0, 9, 10, 55, 130])
-def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, small_blocks, stop_after):
-    corpus = corpus_of(tmp_path, sentences(137))
+def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, small_blocks, stop_after, layout):
+    corpus = corpus_of(tmp_path, in_blocks_of_lines(137), layout)
     Store.build(tmp_path / "whole", corpus, Letters(), **LIMITS)
     folder = tmp_path / "store"
     Store.build(folder, corpus, Letters(60_000), **LIMITS)  # a store of another kind, which is in the way
@@ -112,8 +156,8 @@ def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, small_blocks, s
         Store.build(folder, corpus, Letters(stop_after=stop_after), **LIMITS)
     with pytest.raises(BanyanError, match="there is no finished store"):
         Store.open(folder)
-    for name in ("tokens.bin", "offsets.bin"):  # a block that was written but not recorded, or half of one
-        with open(folder / name, "ab") as file:
+    for path in folder.glob("*.bin"):  # a block that was written but not recorded, or half of one
+        with open(path, "ab") as file:
             file.write(b"\xff" * 13)
     (folder / ".meta.json.1.tmp").write_text("half of a rec")
     rest = Letters()
@@ -162,15 +206,14 @@ class Slow(Letters):
         with open(sys.argv[2], "a") as log:
             log.write(f"{len(texts)}\\n")
         return super().encode(texts)
-corpus = corpus_of(Path(sys.argv[1]).parent, [])
+corpus = corpus_of(Path(sys.argv[1]).parent, [], "blocks")
 print("go", flush=True)
 store.Store.build(sys.argv[1], corpus, Slow(), **LIMITS)
 """
 
 
 def test_a_build_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
-    lines = sentences(2500)
-    corpus = corpus_of(tmp_path, lines)
+    corpus = corpus_of(tmp_path, in_blocks_of_lines(2500), "blocks")
     Store.build(tmp_path / "whole", corpus, Letters(), **LIMITS)
     folder, log = tmp_path / "store", tmp_path / "log"
     moments = random.Random(0)
@@ -192,7 +235,7 @@ def test_a_build_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
         assert child.returncode == -signal.SIGKILL
         kills += 1
     assert contents(folder) == contents(tmp_path / "whole")
-    assert sum(map(int, log.read_text().split())) <= len(lines) + 25 * kills
+    assert sum(map(int, log.read_text().split())) <= 2500 + 25 * kills
 
 
 def test_a_full_disk_is_said_in_a_sentence_and_loses_nothing(tmp_path, small_blocks, monkeypatch):
@@ -314,6 +357,21 @@ def test_shards_hold_every_sentence_once_and_their_reports_add_up(tmp_path, smal
         read = ["".join(map(chr, store.tokens[a:b])) for a, b in pairwise(store.offsets)]
         assert read == [line for line in lines[rank::world] if 2 <= len(line) <= 6]
     assert of_all_shards(tmp_path, world) == whole.report
+
+
+def test_shards_hold_whole_paragraphs(tmp_path, small_blocks):
+    lines = in_blocks_of_lines(137)
+    corpus = corpus_of(tmp_path, lines, "blocks")
+    paragraphs = [[line for line in one.split("\n") if 2 <= len(line) <= 6] for one in "\n".join(lines).split("\n\n")]
+    for rank in range(3):
+        store = Store.build(shard(tmp_path, rank, 3), Shard(corpus, rank, 3), Letters(), **LIMITS)
+        read = ["".join(map(chr, store.tokens[a:b])) for a, b in pairwise(store.offsets)]
+        kept = [one for one in paragraphs[rank::3] if one]
+        assert [read[a:b] for a, b in pairwise([*store.paragraphs, len(store)])] == kept
+    assert of_all_shards(tmp_path, 3).kept == sum(map(len, paragraphs))
+    few = corpus_of(tmp_path / "shard-0-of-3", ["ab", "cd", "", "ef"], "blocks")
+    with pytest.raises(BanyanError, match="fewer paragraphs than there are processes"):
+        Store.build(tmp_path / "few", Shard(few, 2, 3), Letters(), **LIMITS)
 
 
 def test_an_interrupted_shard_goes_on_and_is_no_other_shard(tmp_path, small_blocks):

@@ -31,8 +31,9 @@ class Letters:
         return json.dumps(self.vocab_size)
 
 
-def corpus_of(folder: Path, lines: list[str]) -> Corpus:
+def corpus_of(folder: Path, lines: list[str], layout: str = "lines") -> Corpus:
+    """A corpus of these lines, or of the ones that it already has."""
     path = folder / "corpus.txt"
     if not path.exists():
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return Corpus(path, layout="lines")
+    return Corpus(path, layout=layout, paragraphs=True)

@@ -46,11 +46,15 @@ def arguments(parser: Parser) -> None:
 
 
 def _text_arguments(group: argparse._ArgumentGroup) -> None:
+    from banyan.corpus.reading import LAYOUTS
+
     column_argument(group)
     layout = group.add_mutually_exclusive_group()
-    running = "split running text into sentences (default: decided by looking at the text)"
-    for name, help in (("lines", "one sentence per line"), ("running", running)):
-        layout.add_argument(f"--{name}", action="store_const", const=name, dest="layout", help=help)
+    for name, words in LAYOUTS.items():
+        default = " (default: decided by looking at the text)" if name == "running" else ""
+        layout.add_argument(
+            f"--{name}", action="store_const", const=name, dest="layout", help=f"read {words}{default}"
+        )
     group.add_argument("--dev", metavar="FILE", help="held-out text (default: 1%% of the corpus)")
     tokenizer = "tokenizer.json or SentencePiece .model to use (default: train one on the corpus)"
     group.add_argument("--tokenizer", metavar="FILE", help=tokenizer)

@@ -12,19 +12,28 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from banyan.corpus.report import CUTS, EMPTY, ENDLESS, LONGEST_LINE, Report
-from banyan.corpus.sentences import Running, assume_layout
+from banyan.corpus.sentences import Running, Sentence, assume_layout
 from banyan.corpus.sources import File, HubSet, readable_twice, spooled
 from banyan.corpus.textfile import KINDS, PACKED, Chunk, Moved, file_kind
 from banyan.errors import BanyanError
 
-LAYOUTS = ("auto", "lines", "running")
+LAYOUTS = {
+    "lines": "one sentence per line",
+    "blocks": "one sentence per line and blank lines between paragraphs",
+    "tabs": "one paragraph per line, its sentences separated by tabs",
+    "running": "running text, to be split into sentences",
+}
+_INSTEAD = {"lines": "running", "blocks": "lines", "tabs": "running", "running": "lines"}  # the likeliest other layout
 _READER = 1  # increased when the same files would give different sentences
 _SAMPLED_FILES, _SAMPLED_LINES = 5, 1000  # the sample that layout="auto" examines
+
+
+T = TypeVar("T")
 
 
 class Corpus:
@@ -34,11 +43,15 @@ class Corpus:
     hf:name[:config]. Compressed files are recognised by their content. JSON lines, Parquet, CSV and TSV need `column`,
     unless only one column holds text. With a `column`, standard input is read as JSON lines. Standard input and pipes,
     which cannot be read twice, are first copied into the folder `spool`.
+
+    layout: one of LAYOUTS, or "auto" to decide by looking at the text.
+    paragraphs: keep paragraphs, unless the layout is "lines". Otherwise sentences count as unrelated.
     """
 
     report: Report  # of the latest complete iteration
-    layout: str  # "lines": one sentence per line; "running": text to be split into sentences
+    layout: str  # of LAYOUTS
     layout_reason: str  # a sentence to show the user
+    paragraphs: bool  # whether in_paragraphs() knows which sentences stood together
     bytes_total: int  # on disk, before decompression; a row of an hf: data set counts as one byte
     bytes_read: int  # by the current iteration; ends at bytes_total
 
@@ -49,9 +62,10 @@ class Corpus:
         column: str | None = None,
         layout: str = "auto",
         spool: Path | None = None,
+        paragraphs: bool = False,
     ) -> None:
-        if layout not in LAYOUTS:
-            raise BanyanError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
+        if layout not in ("auto", *LAYOUTS):
+            raise BanyanError(f"layout must be one of auto, {', '.join(LAYOUTS)}, not {layout!r}")
         names = [sources] if isinstance(sources, str | Path) else list(sources)
         if not names:
             raise BanyanError("no corpus given: name a file, a folder, a glob, hf:name, or - for standard input")
@@ -65,6 +79,7 @@ class Corpus:
         self.report = Report()
         self._check(column)
         self.layout, self.layout_reason = self._settle(layout)
+        self.paragraphs = paragraphs and self.layout != "lines"
 
     @property
     def paths(self) -> list[Path]:
@@ -78,6 +93,15 @@ class Corpus:
                 source.move(folder)
 
     def __iter__(self) -> Iterator[str]:
+        return (sentence.text for sentence in self._sentences())
+
+    def in_paragraphs(self) -> Iterator[Sentence]:
+        """Yield the sentences with the beginnings of paragraphs. Without paragraphs, each sentence is one."""
+        if self.paragraphs:
+            return self._sentences()
+        return (Sentence(text, True) for text, _ in self._sentences())
+
+    def _sentences(self) -> Iterator[Sentence]:
         report = Report(skipped_files=self._skipped)
         reading = _Reading(self.layout, report)
         before = 0
@@ -104,7 +128,8 @@ class Corpus:
 
     def fingerprint(self) -> str:
         """Return a hash of file names, sizes, modification times and options."""
-        options = {"reader": _READER, "layout": self.layout, "column": self._column}
+        layout = "lines" if self.layout == "blocks" else self.layout  # they give the same sentences
+        options = {"reader": _READER, "layout": layout, "column": self._column}
         marks = [source.mark() for source in self._sources]
         return hashlib.sha256(json.dumps([options, marks]).encode()).hexdigest()
 
@@ -159,13 +184,11 @@ class Corpus:
             raise BanyanError(f"{self.paths[0]} is a text file and has no column {column!r}: leave the column out")
 
     def _settle(self, layout: str) -> tuple[str, str]:
-        words = {"lines": "one sentence per line", "running": "running text, to be split into sentences"}
         if layout != "auto":
-            return layout, f"Reading {words[layout]}, as requested."
+            return layout, f"Reading {LAYOUTS[layout]}, as requested."
         layout, why = assume_layout(self._sample())
-        other = "running" if layout == "lines" else "lines"
-        option = f'--{other} (in Python, layout="{other}")'
-        return layout, f"Assuming {words[layout]}, because {why}; if that is wrong, use {option}."
+        option = f'--{_INSTEAD[layout]} (in Python, layout="{_INSTEAD[layout]}")'
+        return layout, f"Assuming {LAYOUTS[layout]}, because {why}; if that is wrong, use {option}."
 
     def _sample(self) -> list[str]:
         """Return some lines of some files, separated by blank lines."""
@@ -183,7 +206,8 @@ class Corpus:
 
 
 class Shard:
-    """Every world-th sentence of a corpus, starting at the rank-th: the part that one of several processes trains on.
+    """Every world-th paragraph of a corpus, starting at the rank-th: the part that one of several processes trains on.
+    Without paragraphs, every world-th sentence.
 
     The reports of all shards add up to the report of the corpus: only the first shard counts what was read, dropped
     and repaired.
@@ -196,6 +220,10 @@ class Shard:
         self.report = Report()
 
     @property
+    def paragraphs(self) -> bool:
+        return self._corpus.paragraphs
+
+    @property
     def bytes_total(self) -> int:
         return self._corpus.bytes_total
 
@@ -203,13 +231,16 @@ class Shard:
     def bytes_read(self) -> int:
         return self._corpus.bytes_read
 
-    def __iter__(self) -> Iterator[str]:
-        kept = 0
-        for sentence in islice(self._corpus, self._rank, None, self._world):
-            kept += 1
-            yield sentence
+    def in_paragraphs(self) -> Iterator[Sentence]:
+        kept, paragraph = 0, -1
+        for sentence in self._corpus.in_paragraphs():
+            paragraph += sentence.begins
+            if paragraph % self._world == self._rank:
+                kept += 1
+                yield sentence
         if kept == 0:
-            raise BanyanError(f"the corpus has fewer sentences than there are processes ({self._world}): use fewer")
+            what = "paragraphs" if self.paragraphs else "sentences"
+            raise BanyanError(f"the corpus has fewer {what} than there are processes ({self._world}): use fewer")
         self.report = dataclasses.replace(self._corpus.report if self._rank == 0 else Report(), kept=kept)
 
     def fingerprint(self) -> str:
@@ -220,41 +251,49 @@ class _Reading:
     """One pass over a corpus: turns chunks into sentences and counts them."""
 
     def __init__(self, layout: str, report: Report) -> None:
-        self._report = report
-        self._split = layout == "running"
+        self._layout, self._report = layout, report
         self._running = Running()
+        self._begins = True  # the next line of a block begins a paragraph
         self._endless = False  # inside a line longer than LONGEST_LINE
         self._blank = True  # that line is only white space so far
 
-    def take(self, chunk: Chunk) -> list[str]:
+    def take(self, chunk: Chunk) -> list[Sentence]:
         if self._endless or chunk.ends == "nothing":
             return self._take_endless(chunk)
         sentences = self._take_lines(chunk.text.split("\n"))
         return sentences + self.end() if chunk.ends == "text" else sentences
 
-    def end(self) -> list[str]:
+    def end(self) -> list[Sentence]:
         """End the current paragraph."""
         self._report.lines += self._endless
         self._report.drop(EMPTY, self._endless and self._blank)
-        self._endless, self._blank = False, True
+        self._begins, self._endless, self._blank = True, False, True
         return self._count(self._running.end())
 
-    def _take_lines(self, lines: list[str]) -> list[str]:
+    def _take_lines(self, lines: list[str]) -> list[Sentence]:
         if max(map(len, lines)) > LONGEST_LINE:
             return [sentence for line in lines for sentence in self._take_line(line)]
         full = [line for line in map(str.strip, lines) if line]
         self._report.lines += len(lines)
         self._report.drop(EMPTY, len(lines) - len(full))
-        if self._split:
-            full = [sentence for line in lines for sentence in self._running.line(line)]
-        return self._count(full)
+        if self._layout == "running":
+            return self._count([sentence for line in lines for sentence in self._running.line(line)])
+        if self._layout == "tabs":
+            return self._count([sentence for line in full for sentence in _fields(line)])
+        if self._layout == "blocks":
+            return self._count([sentence for line in lines for sentence in self._block_line(line.strip())])
+        return self._count([Sentence(line, True) for line in full])
 
-    def _take_line(self, line: str) -> list[str]:
+    def _block_line(self, line: str) -> list[Sentence]:
+        begins, self._begins = self._begins, not line
+        return [Sentence(line, begins)] if line else []
+
+    def _take_line(self, line: str) -> list[Sentence]:
         return self._take_endless(Chunk(line, "line")) if len(line) > LONGEST_LINE else self._take_lines([line])
 
-    def _take_endless(self, chunk: Chunk) -> list[str]:
+    def _take_endless(self, chunk: Chunk) -> list[Sentence]:
         sentences = [] if self._endless else self.end()
-        self._report.repair(ENDLESS, not (self._endless or self._split))
+        self._report.repair(ENDLESS, not (self._endless or self._layout == "running"))
         self._endless = True
         text, *rest = [chunk.text] if chunk.ends == "nothing" else chunk.text.split("\n")
         self._blank = self._blank and not text.strip()
@@ -263,20 +302,28 @@ class _Reading:
             sentences += self.end()
         return sentences + self._take_lines(rest) if rest else sentences
 
-    def _count(self, sentences: list[str]) -> list[str]:
+    def _count(self, sentences: list[Sentence]) -> list[Sentence]:
         self._report.kept += len(sentences)
         self._report.repair(CUTS, self._running.cuts)
         self._running.cuts = 0
         return sentences
 
 
-def in_blocks(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
+def _fields(line: str) -> list[Sentence]:
+    """The sentences of a paragraph on one line, separated by tabs."""
+    fields = [field for field in map(str.strip, line.split("\t")) if field]
+    return [Sentence(field, i == 0) for i, field in enumerate(fields)]
+
+
+def in_blocks(
+    texts: Iterable[T], most: int, characters: int, length: Callable[[T], int] = len  # type: ignore[assignment]
+) -> Iterator[list[T]]:
     """Group texts into blocks of at most `most` texts, or fewer if they reach this many characters. Deterministic."""
-    block: list[str] = []
+    block: list[T] = []
     held = 0
     for text in texts:
         block.append(text)
-        held += len(text)
+        held += length(text)
         if len(block) == most or held >= characters:
             yield block
             block, held = [], 0

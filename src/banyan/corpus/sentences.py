@@ -1,5 +1,8 @@
 """Split running text into sentences by rule, in any script, and detect the layout of a text.
 
+Layouts: "lines" (one sentence per line), "blocks" (the same, with blank lines between paragraphs), "tabs" (one
+paragraph per line, its sentences separated by tabs), "running" (text to be split).
+
 The end of a sentence is decided from the WINDOW characters after its beginning and nothing else. So text may arrive
 in parts of any size, memory stays bounded, and the sentences do not depend on how the text was divided.
 """
@@ -7,13 +10,16 @@ in parts of any size, memory stays bounded, and the sentences do not depend on h
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
 LONGEST = 1000  # characters; a longer sentence is cut at white space into parts of about half this length
 WINDOW = LONGEST + 100  # includes what follows a full stop, which helps to decide whether it ends the sentence
 WRAPPED = 200  # the longest hard-wrapped line; a line break next to a longer line ends a paragraph
 _HELD = 1 << 16  # characters collected before they are split
+_FEWEST_BLOCKS, _LONGEST_BLOCK = 10, 50  # fewer or longer blocks of lines do not look like paragraphs
 
 _SOFT = ".!?…．"  # these end a sentence only if white space follows
 _HARD = "。｡！？‼⁇⁈⁉।॥؟۔።፧፨։။។៕།༎"  # these always end one
@@ -38,11 +44,16 @@ _BEFORE_NUMBERS = _words("""
 """)
 
 
+class Sentence(NamedTuple):
+    text: str
+    begins: bool  # whether it is the first of a paragraph
+
+
 def split(text: str) -> list[str]:
     """Return the sentences of a text. A blank line ends a paragraph; any other line break is a space."""
     running = Running()
     sentences = [sentence for line in re.split(r"\r\n|\r|\n", text) for sentence in running.line(line)]
-    return sentences + running.end()
+    return [sentence.text for sentence in sentences + running.end()]
 
 
 class Running:
@@ -53,8 +64,9 @@ class Running:
         self._parts: list[str] = []
         self._held = 0
         self._last = ""
+        self._begins = True  # the next sentence begins a paragraph
 
-    def line(self, line: str) -> list[str]:
+    def line(self, line: str) -> list[Sentence]:
         """Add a line without its line end. Return the sentences that are now complete."""
         line = line.strip()
         ended = self.end() if not line or max(len(line), len(self._last)) > WRAPPED else []
@@ -63,25 +75,28 @@ class Running:
             self._last = line
         return ended
 
-    def part(self, text: str) -> list[str]:
+    def part(self, text: str) -> list[Sentence]:
         """Add text unchanged. Return the sentences that are now complete."""
         self._parts.append(text)
         self._held += len(text)
         return self._sentences(final=False) if self._held > _HELD else []
 
-    def end(self) -> list[str]:
+    def end(self) -> list[Sentence]:
         """End the paragraph. Return its remaining sentences."""
         self._last = ""
         return self._sentences(final=True) if self._parts else []
 
-    def _sentences(self, final: bool) -> list[str]:
+    def _sentences(self, final: bool) -> list[Sentence]:
         text = "".join(self._parts)
-        sentences, start = [], _skip(text, 0)
+        sentences: list[Sentence] = []
+        start = _skip(text, 0)
         while len(text) - start >= (1 if final else WINDOW):
             end, cut = _sentence_end(text, start)
             self.cuts += cut
-            sentences.append(text[start:end].rstrip())
+            sentences.append(Sentence(text[start:end].rstrip(), self._begins))
+            self._begins = False
             start = _skip(text, end)
+        self._begins = self._begins or final
         self._parts = [] if final else [text[start:]]
         self._held = 0 if final else len(text) - start
         return sentences
@@ -151,10 +166,13 @@ def _abbreviates(before: str, after: str) -> bool:
 
 
 def assume_layout(lines: Sequence[str]) -> tuple[str, str]:
-    """Return ("lines" or "running", reason), judging by the first lines. The default is one sentence per line."""
+    """Return the layout and the reason for it, judging by the first lines. The default is one sentence per line."""
     full = [line for line in lines if line.strip()]
     if not full:
         return "lines", "there is no text to examine"
+    if _tabbed(full):
+        mean = sum(line.count("\t") + 1 for line in full) / len(full)
+        return "tabs", f"tabs separate {mean:.1f} sentences per line on average"
     length = sum(map(len, full)) / len(full)
     if length > 2 * LONGEST:
         return "running", f"a line has {length:,.0f} characters on average"
@@ -164,7 +182,21 @@ def assume_layout(lines: Sequence[str]) -> tuple[str, str]:
         return "running", f"a line holds {mean:.1f} sentences on average"
     if _hard_wrapped(lines, counts):
         return "running", "lines break where the next word would not have fitted"
+    blocks = sum(has_text for has_text, _ in groupby(lines, lambda line: bool(line.strip())))
+    if blocks >= _FEWEST_BLOCKS and 2 <= len(full) / blocks <= _LONGEST_BLOCK:
+        return "blocks", f"blank lines separate blocks of {len(full) / blocks:.1f} lines on average"
     return "lines", f"a line holds {mean:.1f} sentence{'s' * (mean >= 1.05)} on average"
+
+
+def _tabbed(lines: Sequence[str]) -> bool:
+    """Whether tabs separate sentences: most lines have tabs, most fields end as sentences do, and the number of fields
+    varies from line to line, unlike that of a table."""
+    fields = [[field.strip() for field in line.split("\t")] for line in lines]
+    counts = Counter(map(len, fields))
+    every = [field for some in fields for field in some]
+    ended = sum(bool(_ENDS_LINE.search(field)) for field in every)
+    same = max(counts.values())
+    return counts[1] < 0.5 * len(lines) and same < 0.9 * len(lines) and ended >= 0.8 * len(every)
 
 
 def _hard_wrapped(lines: Sequence[str], counts: Sequence[int]) -> bool:

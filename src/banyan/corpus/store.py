@@ -1,7 +1,8 @@
 """Store: the tokenised corpus on disk, built once and memory-mapped by training. An interrupted build is resumed.
 
 A store is a folder with tokens.bin (token ids), offsets.bin (int64, one more than there are sentences) and meta.json,
-which is written last and makes the store valid. Until then progress.json records how much of the two files is valid.
+which is written last and makes the store valid. Until then progress.json records how much of the other files is valid.
+A store of text in paragraphs also has paragraphs.bin (int64, the first sentence of each paragraph).
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
 from banyan._version import __version__
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import Report
+from banyan.corpus.sentences import Sentence
 from banyan.errors import BanyanError
 from banyan.model.graph import runs_of_tokens
 from banyan.support import files
@@ -31,7 +33,8 @@ FORMAT = 1  # increased when older versions cannot read the store
 BLOCK = 20_000  # sentences tokenised between two writes of progress.json
 _BLOCK_CHARACTERS = 1 << 22  # or fewer sentences, if they are long
 
-_TOKENS, _OFFSETS, _META, _PROGRESS = "tokens.bin", "offsets.bin", "meta.json", "progress.json"
+_TOKENS, _OFFSETS, _PARAGRAPHS = "tokens.bin", "offsets.bin", "paragraphs.bin"
+_META, _PROGRESS = "meta.json", "progress.json"
 
 
 class Text(Protocol):
@@ -40,10 +43,12 @@ class Text(Protocol):
     report: Report
 
     @property
+    def paragraphs(self) -> bool: ...
+    @property
     def bytes_read(self) -> int: ...
     @property
     def bytes_total(self) -> int: ...
-    def __iter__(self) -> Iterator[str]: ...
+    def in_paragraphs(self) -> Iterator[Sentence]: ...
     def fingerprint(self) -> str: ...
 
 
@@ -57,11 +62,20 @@ class Pieces(Protocol):
 
 
 class Store:
-    """Sentence i is tokens[offsets[i]:offsets[i + 1]]."""
+    """Sentence i is tokens[offsets[i]:offsets[i + 1]]. Paragraphs are runs of sentences; without them (None), the
+    sentences are unrelated."""
 
-    def __init__(self, tokens: np.ndarray, offsets: np.ndarray, report: Report, fingerprint: str) -> None:
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        report: Report,
+        fingerprint: str,
+        paragraphs: np.ndarray | None = None,
+    ) -> None:
         self.tokens = tokens
         self.offsets = offsets
+        self.paragraphs = paragraphs  # the first sentence of each
         self.report = report
         self.fingerprint = fingerprint  # of the corpus, the tokenizer and the length limits
 
@@ -100,6 +114,7 @@ class Store:
             "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
             "min_pieces": min_pieces,
             "max_pieces": max_pieces,
+            **({"paragraphs": True} if corpus.paragraphs else {}),
         }
         meta = _read_json(folder / _META)
         if meta.get("recipe") == recipe and _complete(folder, meta):
@@ -128,8 +143,9 @@ class Store:
             raise BanyanError(f"the store in {folder} is damaged: its files are not as long as {_META} says; delete it")
         tokens = np.memmap(folder / _TOKENS, meta["dtype"], "r")
         offsets = np.memmap(folder / _OFFSETS, np.int64, "r")
+        paragraphs = np.memmap(folder / _PARAGRAPHS, np.int64, "r") if "paragraphs" in meta else None
         fingerprint = hashlib.sha256(json.dumps(meta["recipe"], sort_keys=True).encode()).hexdigest()
-        return cls(tokens, offsets, Report.from_dict(meta["report"]), fingerprint)
+        return cls(tokens, offsets, Report.from_dict(meta["report"]), fingerprint, paragraphs)
 
 
 def shuffled(n: int, seed: int, epoch: int, rank: int = 0) -> np.ndarray:
@@ -176,6 +192,13 @@ class _Progress:
     tokens: int = 0
     too_short: int = 0
     too_long: int = 0
+    paragraphs: int = 0
+    begun: bool = False  # the paragraph of the last sentence has been counted: one of its sentences was kept
+
+    @property
+    def whole(self) -> bool:
+        """Whether paragraphs are recorded."""
+        return "paragraphs" in self.recipe
 
 
 def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any], progress: Any) -> None:
@@ -185,18 +208,37 @@ def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any]
     (folder / _META).unlink(missing_ok=True)
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
     done = _resumable(folder, recipe, dtype)
+    if not done.whole:
+        (folder / _PARAGRAPHS).unlink(missing_ok=True)  # of another store
     with ExitStack() as stack:
-        tokens = stack.enter_context(_cut(folder / _TOKENS, done.tokens * dtype.itemsize))
-        offsets = stack.enter_context(_cut(folder / _OFFSETS, (done.kept + 1) * 8 if done.read else 0))
+        out = _Files(
+            stack.enter_context(_cut(folder / _TOKENS, done.tokens * dtype.itemsize)),
+            stack.enter_context(_cut(folder / _OFFSETS, (done.kept + 1) * 8 if done.read else 0)),
+            stack.enter_context(_cut(folder / _PARAGRAPHS, done.paragraphs * 8)) if done.whole else None,
+        )
         if not done.read:
-            offsets.write(np.zeros(1, np.int64).tobytes())
-        for block in in_blocks(_skip(corpus, done.read), BLOCK, _BLOCK_CHARACTERS):
-            _append(block, tokenizer, tokens, offsets, dtype, done)
+            out.offsets.write(np.zeros(1, np.int64).tobytes())
+        sentences = _skip(corpus.in_paragraphs(), done.read)
+        for block in in_blocks(sentences, BLOCK, _BLOCK_CHARACTERS, lambda sentence: len(sentence.text)):
+            _append(block, tokenizer, out, dtype, done)
             files.write_text(folder / _PROGRESS, json.dumps(dataclasses.asdict(done)))
             if progress:
                 progress(done.read, max(done.read, done.read * corpus.bytes_total // max(corpus.bytes_read, 1)))
-        _flush(tokens, offsets)
+        out.flush()
     _finish(folder, corpus, dtype, done)
+
+
+class _Files(NamedTuple):
+    """The files of a store that is being built."""
+
+    tokens: BinaryIO
+    offsets: BinaryIO
+    paragraphs: BinaryIO | None
+
+    def flush(self) -> None:
+        for stream in filter(None, self):
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def _resumable(folder: Path, recipe: dict[str, Any], dtype: np.dtype) -> _Progress:
@@ -204,7 +246,10 @@ def _resumable(folder: Path, recipe: dict[str, Any], dtype: np.dtype) -> _Progre
     record = _read_json(folder / _PROGRESS)
     if record.get("recipe") == recipe:
         done = _Progress(**record)
-        if _size(folder / _TOKENS) >= done.tokens * dtype.itemsize and _size(folder / _OFFSETS) >= (done.kept + 1) * 8:
+        sizes = {_TOKENS: done.tokens * dtype.itemsize, _OFFSETS: (done.kept + 1) * 8}
+        if done.whole:
+            sizes[_PARAGRAPHS] = done.paragraphs * 8
+        if all(_size(folder / name) >= size for name, size in sizes.items()):
             return done
     (folder / _PROGRESS).unlink(missing_ok=True)
     return _Progress(recipe)
@@ -217,17 +262,14 @@ def _cut(path: Path, size: int) -> BinaryIO:
     return open(path, "ab")
 
 
-def _skip(corpus: Iterable[str], count: int) -> Iterator[str]:
-    sentences = iter(corpus)
+def _skip(sentences: Iterator[Sentence], count: int) -> Iterator[Sentence]:
     deque(islice(sentences, count), maxlen=0)
     return sentences
 
 
-def _append(
-    block: list[str], tokenizer: Pieces, tokens: BinaryIO, offsets: BinaryIO, dtype: np.dtype, done: _Progress
-) -> None:
+def _append(block: list[Sentence], tokenizer: Pieces, out: _Files, dtype: np.dtype, done: _Progress) -> None:
     """Tokenise a block, write the sentences within the length limits, and update `done` to match the files."""
-    ids, ends = tokenizer.encode(block)
+    ids, ends = tokenizer.encode([sentence.text for sentence in block])
     lengths = np.diff(ends)
     short = lengths < done.recipe["min_pieces"]
     long = lengths > done.recipe["max_pieces"]
@@ -235,9 +277,13 @@ def _append(
     kept = ids[np.repeat(keep, lengths)]
     if len(kept) and not 0 <= kept.min() <= kept.max() < tokenizer.vocab_size:
         raise BanyanError(f"the tokenizer gave a token outside its vocabulary of {tokenizer.vocab_size:,}")
-    tokens.write(kept.astype(dtype).tobytes())
-    offsets.write((done.tokens + np.cumsum(lengths[keep])).astype(np.int64).tobytes())
-    _flush(tokens, offsets)
+    out.tokens.write(kept.astype(dtype).tobytes())
+    out.offsets.write((done.tokens + np.cumsum(lengths[keep])).astype(np.int64).tobytes())
+    if out.paragraphs:
+        first, done.begun = _first_kept(np.array([sentence.begins for sentence in block]), keep, done.begun)
+        out.paragraphs.write((done.kept + first).astype(np.int64).tobytes())
+        done.paragraphs += len(first)
+    out.flush()
     done.read += len(block)
     done.kept += int(keep.sum())
     done.tokens += len(kept)
@@ -245,10 +291,13 @@ def _append(
     done.too_long += int(long.sum())
 
 
-def _flush(*streams: BinaryIO) -> None:
-    for stream in streams:
-        stream.flush()
-        os.fsync(stream.fileno())
+def _first_kept(begins: np.ndarray, keep: np.ndarray, begun: bool) -> tuple[np.ndarray, bool]:
+    """Which of the kept sentences of a block are the first of their paragraphs, and whether one of the last paragraph
+    was kept. A dropped sentence does not end its paragraph. begun: the same of the block before."""
+    paragraph = np.cumsum(begins)  # 0: the last one of the block before
+    kept = paragraph[keep]
+    before = np.concatenate([[0 if begun else -1], kept])
+    return np.flatnonzero(np.diff(before)), bool(before[-1] == paragraph[-1])
 
 
 def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> None:
@@ -267,6 +316,7 @@ def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> Non
         "dtype": dtype.name,
         "sentences": done.kept,
         "tokens": done.tokens,
+        **({"paragraphs": done.paragraphs} if done.whole else {}),
         "report": report.to_dict(),
     }
     files.write_text(folder / _META, json.dumps(meta, indent=2) + "\n")
@@ -278,8 +328,10 @@ def _pieces(count: int) -> str:
 
 
 def _complete(folder: Path, meta: dict[str, Any]) -> bool:
-    sizes = meta["tokens"] * np.dtype(meta["dtype"]).itemsize, (meta["sentences"] + 1) * 8
-    return (_size(folder / _TOKENS), _size(folder / _OFFSETS)) == sizes
+    sizes = {_TOKENS: meta["tokens"] * np.dtype(meta["dtype"]).itemsize, _OFFSETS: (meta["sentences"] + 1) * 8}
+    if "paragraphs" in meta:
+        sizes[_PARAGRAPHS] = meta["paragraphs"] * 8
+    return all(_size(folder / name) == size for name, size in sizes.items())
 
 
 def _size(path: Path) -> int:
