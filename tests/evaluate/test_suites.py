@@ -288,7 +288,7 @@ def test_help_names_every_suite_and_its_examples_parse(banyan):
     for suite in suites.SUITES:
         assert f"\n  {suite} " in out
     examples = out.partition("examples:\n")[2].splitlines()
-    assert len(examples) == 6
+    assert len(examples) == 7
     for example in examples:
         assert _parser.parse(shlex.split(example)[1:]).command is eval.run
 
@@ -338,16 +338,30 @@ def test_eval_of_files_of_the_users_own(banyan, model_folder, tmp_path):
         *map(str, pairs), "mean of 2 sets", str(words), *[str(beir)] * 4]  # fmt: skip
 
 
+def test_eval_of_translations_reports_recall_both_ways_and_what_was_left_out(banyan, model_folder, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,en,ha\n0,same,same\n" + "".join(f"{i},a {word},{word} b\n" for i, word in enumerate(WORDS)))
+    code, _, err = banyan("eval", model_folder, "--parallel", path, "--parallel-columns", "en", "ha",
+                          "--truncate-dim", "8", "-o", tmp_path / "r.json", "--quiet")  # fmt: skip
+    assert (code, err) == (0, "")
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    ways = ("source to target", "target to source")
+    assert [row["metric"] for row in results] == [f"R@{cut} {way}" for way in ways for cut in (1, 10)]
+    assert {(row["group"], row["task"], row["n"]) for row in results} == {("own translations", str(path), len(WORDS))}
+    assert results[0]["note"] == "left out 1 with identical sides"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to evaluate on: pass --suite NAME --data DIR, or --pairs, --words or --beir"),
+        ([], "nothing to evaluate on: pass --suite NAME --data DIR, or --pairs, --words, --beir or --parallel"),
         (["--suite", "stts", "--data", "."], "there is no suite stts (choose from paper, sts,"),
         (["--suite", "stts", "--data", "."], "; did you mean sts?"),
         (["--suite", "sts"], "--suite sts needs --data DIR"),
         (["--pairs", __file__, "--data", "."], "--data needs --suite"),
         (["--pairs", __file__, "--languages", "hi"], "--languages needs --suite"),
         (["--pairs", __file__, "--fetch"], "--fetch needs --suite"),
+        (["--pairs", __file__, "--parallel-columns", "a", "b"], "--parallel-columns needs --parallel"),
     ],
 )
 def test_usage_errors_of_eval(banyan, arguments, message):

@@ -35,11 +35,12 @@ EXAMPLES = (
     "banyan eval model/ --suite dev --data data/ --against other-model/",
     "banyan eval hindi/ --suite languages --languages hi --data data/eval",
     "banyan eval model/ --pairs pairs.tsv more.csv --words list.tsv --beir my-corpus/",
+    "banyan eval model/ --parallel en-ha.tsv",
 )
 
 
 def arguments(parser: Parser) -> None:
-    own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...]"
+    own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...] [--parallel FILE ...]"
     parser.usage = f"banyan eval MODEL [--suite NAME --data DIR [--fetch]] {own} [options]"
     parser.add_argument("model", metavar="MODEL", help=f"{MODEL}; or a folder written by banyan baseline")
     suite = parser.add_argument_group("test suites")
@@ -56,6 +57,10 @@ def arguments(parser: Parser) -> None:
     yours.add_argument("--words", nargs="+", default=[], metavar="FILE", help="two words and a score per line")
     beir = "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or a .tar, .tar.gz or .tar.xz of it"
     yours.add_argument("--beir", nargs="+", default=[], metavar="DIR", help=beir)
+    parallel = "translations, two texts per line (.tsv, .csv, .jsonl or .parquet): each must find the other among all"
+    yours.add_argument("--parallel", nargs="+", default=[], metavar="FILE", help=parallel)
+    columns = "names of the two columns of --parallel (default: the first two)"
+    yours.add_argument("--parallel-columns", nargs=2, metavar="NAME", help=columns)
     kept = "Of MODEL only: `banyan eval model/ --precision int8 --against model/ ...` measures what int8 costs."
     compact_arguments(parser.add_argument_group("smaller vectors", kept))
     result = parser.add_argument_group("results")
@@ -112,9 +117,12 @@ def _tasks(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Any
     """The test sets, found or fetched before any model is loaded."""
     from banyan.evaluate import suites
 
-    if options.suite is None and not (options.pairs or options.words or options.beir):
-        options.parser.error("nothing to evaluate on: pass --suite NAME --data DIR, or --pairs, --words or --beir")
-    found = suites.own(options.pairs, options.words, options.beir)
+    if options.suite is None and not (options.pairs or options.words or options.beir or options.parallel):
+        own = "--pairs, --words, --beir or --parallel"
+        options.parser.error(f"nothing to evaluate on: pass --suite NAME --data DIR, or {own}")
+    if options.parallel_columns and not options.parallel:
+        options.parser.error("--parallel-columns needs --parallel")
+    found = suites.own(options.pairs, options.words, options.beir, options.parallel, options.parallel_columns)
     if options.suite is None:
         for name in ("data", "languages", "fetch"):
             if getattr(options, name):

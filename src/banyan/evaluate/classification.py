@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from banyan.errors import BanyanError
-from banyan.evaluate.outcome import Outcome
+from banyan.evaluate.outcome import Outcome, percent
 from banyan.evaluate.similarity import Tabs
 from banyan.support import devices
 
@@ -113,7 +113,7 @@ def classification(
         fit, choose = (known, train.label), (unseen, test.label)
     with devices.using(torch.device("cpu"), deterministic=True):
         predicted = np.stack([_predict(_train(fit, choose, seed), unseen) for seed in seeds], 1)
-    outcomes = [Outcome(task, "accuracy", (predicted == test.label[:, None]).mean(1), _percent)]
+    outcomes = [Outcome(task, "accuracy", (predicted == test.label[:, None]).mean(1), percent)]
     if train.second is not None and train.label.max() == 1:
         outcomes.append(Outcome(task, "f1", np.column_stack([test.label, predicted]), f1))
     return outcomes
@@ -174,10 +174,6 @@ def _train(fit: tuple[torch.Tensor, np.ndarray], choose: tuple[torch.Tensor, np.
 def _predict(model: nn.Module, x: torch.Tensor) -> np.ndarray:
     with torch.no_grad():
         return model(x).argmax(1).numpy()
-
-
-def _percent(items: np.ndarray) -> float:
-    return 100 * float(items.mean())
 
 
 def f1(items: np.ndarray) -> float:

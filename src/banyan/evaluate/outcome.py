@@ -72,6 +72,11 @@ def mean(outcomes: Sequence[Outcome], seed: int = 0) -> tuple[float, Interval]:
     return float(np.mean([outcome.value for outcome in outcomes])), _percentiles(np.mean(drawn, axis=0))
 
 
+def percent(items: np.ndarray) -> float:
+    """Return the mean × 100."""
+    return 100 * float(items.mean())
+
+
 def _draws(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, n, (RESAMPLES, n))
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from banyan.errors import BanyanError, first_line
-from banyan.evaluate.outcome import Outcome
+from banyan.evaluate.outcome import Outcome, percent
 from banyan.evaluate.similarity import Comparer, Encode, NoVectors
 from banyan.support.rows import slices, unit_rows
 
@@ -166,12 +166,8 @@ def retrieval(encode: Encode | Comparer, data: Beir, task: str, leave_out_same_t
     for name, measure in ("nDCG", ndcg), ("R", _recall):
         for cut in CUTS:
             items = [measure(g, list(j.values()), cut) for g, j in zip(grades, judged, strict=True)]
-            outcomes.append(Outcome(task, f"{name}@{cut}", np.array(items), _percent))
+            outcomes.append(Outcome(task, f"{name}@{cut}", np.array(items), percent))
     return outcomes
-
-
-def _percent(items: np.ndarray) -> float:
-    return 100 * float(items.mean())
 
 
 def ndcg(found: list[int], judged: list[int], cut: int) -> float:

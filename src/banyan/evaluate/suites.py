@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,6 +70,18 @@ def _classification(encode: Encode | Comparer, task: str, paths: Sequence[Path])
     if not callable(encode):
         raise NoVectors("a classifier needs vectors, and this model compares texts without vectors")
     return classification(encode, read_labelled(paths[0]), read_labelled(paths[1]), task), ""
+
+
+def _translation(
+    encode: Encode | Comparer, task: str, paths: Sequence[Path], columns: Sequence[str] | None
+) -> tuple[list[Outcome], str]:
+    from banyan.corpus.parallel import ParallelText
+    from banyan.evaluate.translation import Translations, translation
+
+    text = ParallelText(paths[0], columns)
+    outcomes = translation(encode, Translations.of(text), task)
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in text.report.dropped.items())
+    return outcomes, f"left out {dropped}" if dropped else ""
 
 
 # --- The suites ------------------------------------------------------------------------------------------------------
@@ -183,10 +196,20 @@ def _find(data: Path, name: str) -> Path | None:
 
 
 def own(
-    pairs: Iterable[str | Path] = (), words: Iterable[str | Path] = (), beir: Iterable[str | Path] = ()
+    pairs: Iterable[str | Path] = (),
+    words: Iterable[str | Path] = (),
+    beir: Iterable[str | Path] = (),
+    parallel: Iterable[str | Path] = (),
+    columns: Sequence[str] | None = None,
 ) -> list[Task]:
-    """Return tasks for the user's own files: scored text pairs, scored word pairs, folders in BEIR's layout."""
-    kinds = (("own pairs", pairs, _pairs), ("own words", words, _words), ("own retrieval", beir, _retrieval))
+    """Return tasks for the user's own files: scored text pairs, scored word pairs, folders in BEIR's layout, and
+    translations. columns: the names of the two columns of translations, if they are not the first two."""
+    kinds = (
+        ("own pairs", pairs, _pairs),
+        ("own words", words, _words),
+        ("own retrieval", beir, _retrieval),
+        ("own translations", parallel, partial(_translation, columns=columns)),
+    )
     made = [Task(kind, str(path), (), measure, paths=(Path(path),)) for kind, paths, measure in kinds for path in paths]
     for task in made:
         if not task.paths[0].exists():
