@@ -14,6 +14,7 @@ corpus        read text of any format as sentences or rows; the tokenised store
 tokenizer     train, load and run subword tokenizers
 model         trees and graphs, the composition functions, the objectives, initialisation
 backends      the kernels: Numba, torch, Triton
+teachers      vectors of a teacher, for a student to learn from
 training      train(): runs, checkpoints, metrics, several processes, model card
 evaluate      similarity, retrieval and classification with confidence intervals
 search        an index on disk, search, clusters, maps

@@ -20,11 +20,11 @@ from banyan.baselines.unfinished import run_in, save_transformer
 from banyan.errors import BanyanError, first_line
 from banyan.support.display import Display
 from banyan.support.needs import needs
+from banyan.support.quiet import quietly
 from banyan.tokenizer import Tokenizer
 
 with needs("A pretrained transformer", "baselines"):
     import torch
-    import transformers
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     from banyan.baselines import masked, relative, tokens  # noqa: F401 - relative registers with AutoModel
@@ -133,21 +133,6 @@ def _explained(name: str) -> Iterator[None]:
     except (OSError, ValueError, KeyError) as error:
         where = "it must be a folder, or the name of a model on the Hugging Face Hub that is reachable or downloaded"
         raise BanyanError(f"cannot load {name}: {first_line(error)} ({where})") from None
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Suppress the progress bars and reports of transformers."""
-    log = transformers.utils.logging
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()
 
 
 def train(

@@ -1,0 +1,18 @@
+"""Teachers: models whose vectors a student learns from.
+
+teacher    Teacher, open_teacher, about
+local      a sentence-transformers model on this machine
+endpoint   an OpenAI-compatible /v1/embeddings
+texts      TextFile: one text per line
+making     make_vectors: encode texts once, resumable, in flat memory
+stored     read_vectors: vectors that exist already, as .npy or Parquet
+"""
+
+from __future__ import annotations
+
+from banyan.teachers.making import make_vectors
+from banyan.teachers.stored import holds_vectors, read_vectors
+from banyan.teachers.teacher import Teacher, about, open_teacher
+from banyan.teachers.texts import TextFile
+
+__all__ = ["Teacher", "TextFile", "about", "holds_vectors", "make_vectors", "open_teacher", "read_vectors"]
