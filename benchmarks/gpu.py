@@ -126,7 +126,7 @@ class Trainer:
         self.steps = Steps(
             self.model,
             self.optimiser,
-            lambda graph: losses(self.model, self.model(graph)),
+            lambda graph, targets: losses(self.model, self.model(graph), targets),
             self.store,
             lambda i: Dropout(self.config.dropout, 0, self.step + i),
             devices.WINDOW,
@@ -146,7 +146,7 @@ class Trainer:
 
     def stages(self, i: int, window: Any) -> tuple[list[tuple[str, Callable[[], Any]]], dict[str, Any]]:
         """The stages of a step, to be called one after another, and the dictionary of their results."""
-        batch, noise = window.step(i)
+        batch, noise, _ = window.step(i)
         model, have = self.model, dict[str, Any]()
         E = self.config.dim
         key = batch.tokens.new_empty(len(batch.token) + len(batch.tokens) - len(batch.offsets) + 1, dtype=torch.int64)

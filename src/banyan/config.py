@@ -107,6 +107,12 @@ class Config:
     lexical_weight: float = setting(
         0.7, "norm of the lexical part of an embedding; the learned part has norm 1", MODEL, POSITIVE
     )
+    taught_dim: int = setting(
+        0,
+        "leading dimensions that only a teacher trains, of --dim; scaled to norm 1 by themselves (0: no such part)",
+        MODEL,
+        NOT_NEGATIVE,
+    )
     init_gate: float | None = setting(
         None,
         "initial value of the gates after the sigmoid",
@@ -158,9 +164,12 @@ class Config:
     )
     objective: str = setting(
         "cross-entropy",
-        "predict the leaves from their reconstructions, contrast every node with its reconstruction, or both",
+        "predict the leaves from their reconstructions, contrast every node with its reconstruction, both, or neither",
         TRAINING,
-        choices=("cross-entropy", "contrastive", "both"),
+        choices=("cross-entropy", "contrastive", "both", "none"),
+    )
+    teacher_weight: float = setting(
+        0.0, "weight of the cosine distance to the vectors of a teacher (0: none)", TRAINING, NOT_NEGATIVE
     )
     infonce_weight: float = setting(
         0.0,
@@ -205,14 +214,21 @@ class Config:
         return self.width if self.functions == "linear" else 0
 
     @property
+    def has_output_layer(self) -> bool:
+        """Whether training predicts tokens."""
+        return self.objective in ("cross-entropy", "both")
+
+    @property
+    def parts(self) -> list[tuple[int, int, float]]:
+        """The parts of an embedding that are scaled separately: first dimension, end, norm."""
+        parts = [(0, self.taught_dim, 1.0), (self.taught_dim, self.dim, 1.0)]
+        parts.append((self.dim, self.embedding_dim, self.lexical_weight))
+        return [part for part in parts if part[0] < part[1]]
+
+    @property
     def lr_decays(self) -> bool:
         """Whether the learning rate changes from step to step."""
         return self.final_lr_frac < 1
-
-    @property
-    def counts_corpus(self) -> bool:
-        """Whether the model starts from statistics of the corpus."""
-        return bool(self.init_sketch or self.init_ppmi or self.lexical_dim)
 
     def __post_init__(self) -> None:
         for name, declared in SETTINGS.items():
@@ -231,6 +247,10 @@ class Config:
             raise BanyanError("init_gate is for diagonal functions; linear functions have no gates: leave it out")
         if self.vocab_size is not None and self.vocab_factor != 1:
             raise BanyanError("vocab_factor scales the automatic vocabulary size: leave out vocab_factor or vocab_size")
+        if self.objective == "none" and not (self.teacher_weight or self.infonce_weight):
+            raise BanyanError("objective none leaves nothing to learn: add teacher_weight or infonce_weight")
+        if self.taught_dim >= self.dim:
+            raise BanyanError(f"taught_dim ({self.taught_dim}) must be smaller than dim ({self.dim})")
         if self.dim % self.channels:
             raise BanyanError(f"dim ({self.dim}) must be a multiple of channels ({self.channels})")
         if self.min_pieces > self.max_pieces:
@@ -320,9 +340,24 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "infonce_temperature": 0.03,
     "epochs": None,
 }
+_TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
+    **_DEFAULT,
+    "init_sketch": 0.0,
+    "init_ppmi": 0.0,
+    "objective": "none",
+    "infonce_weight": 0.0,
+    "teacher_weight": 1.0,
+    "lexical_weight": 0.5,
+    "dropout": 0.0,
+    "min_pieces": 1,
+    "epochs": 2,
+    "final_lr_frac": 0.0,
+}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": _DEFAULT,
     "light": {**_DEFAULT, "candidates": "batch"},
+    "taught": _TAUGHT,
+    "translated": {**_TAUGHT, "epochs": 10, "lexical_weight": 1.0},
     "paper": {},
     "self-strae": {
         "channels": 16,

@@ -38,6 +38,7 @@ WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
+_LATER = ("taught_dim",)  # settings that decide embeddings and are newer than 0.2.0; a fingerprint has those in use
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 
 
@@ -119,7 +120,8 @@ class Banyan:
 
     def fingerprint(self) -> str:
         """Return 64 hexadecimal digits that change whenever a weight, the tokenizer or a setting changes embeddings."""
-        return self._fingerprint({name: getattr(self.config, name) for name in _DECIDE_EMBEDDINGS})
+        later = [name for name in _LATER if getattr(self.config, name)]
+        return self._fingerprint({name: getattr(self.config, name) for name in (*_DECIDE_EMBEDDINGS, *later)})
 
     def fingerprints(self) -> list[str]:
         """Return the fingerprint and, for a folder of an earlier version, the one that version computed."""
@@ -213,6 +215,13 @@ class Banyan:
             out[some] = roots
         if self._lexical:
             self._lexical.put(tokens, offsets, out, n_threads)
+        if self.config.taught_dim:
+            self._scale_parts(out)
+
+    def _scale_parts(self, rows: np.ndarray) -> None:
+        """Scale each part of the rows to its norm, in place."""
+        for first, end, norm in self.config.parts:
+            rows[:, first:end] = normalize_rows(rows[:, first:end].copy()) * np.float32(norm)
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...
@@ -283,6 +292,8 @@ class Banyan:
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
         if self._lexical:
             self._lexical.put(*_under(tokens, children), embeddings)
+        if self.config.taught_dim:
+            self._scale_parts(embeddings)
         pieces = [self.tokenizer.pieces[token] for token in tokens]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
 
@@ -324,7 +335,10 @@ class Banyan:
         composed = np.vstack([parts[root], bias[root]])
         if self._lexical:
             sketches = np.vstack([self.weights["lexical"][tokens], np.zeros(self.config.lexical_dim)])
-            composed = np.hstack([_of_length(composed, 1), _of_length(sketches, self.config.lexical_weight)])
+            composed = np.hstack([composed, sketches])
+        if self._lexical or self.config.taught_dim:
+            parts = self.config.parts
+            composed = np.hstack([_of_length(composed[:, start:stop], norm) for start, stop, norm in parts])
         return [*tree.leaves, "bias"], composed
 
 

@@ -362,7 +362,7 @@ def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, mon
     window = drawing.draw(chosen, dropouts)
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
         tokens, offsets = store.batch(indices)
-        batch, noise = window.step(i)
+        batch, noise, _ = window.step(i)
         assert_holds(batch, tokens, offsets, plain)
         assert batch.longest >= np.diff(offsets).max()
         expected = Noise.of(dropout, DEVICE)
@@ -392,7 +392,7 @@ def gpu_steps(store, agree=None, **settings):
     def dropout(i):
         return Dropout(0.1, 0, steps_before + i, model.config.leaf_dropout)
 
-    loss = lambda graph: objectives.losses(model, model(graph))  # noqa: E731
+    loss = lambda graph, targets: objectives.losses(model, model(graph), targets)  # noqa: E731
     rate = lambda i: falling(steps_before + i)  # noqa: E731
     steps = Steps(model, optimiser, loss, drawing, dropout, 8, agree, rate=rate if falls else None)
     honest = steps.run

@@ -271,7 +271,7 @@ def test_a_window_holds_the_parts_of_the_cpu(plain, fits, monkeypatch):
     assert window.room.sentences == 21
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
         tokens, offsets = crops.batch_with_crops(*store.batch(part[indices]), dropout, 0.4)
-        batch, _ = window.step(i)
+        batch, _, _ = window.step(i)
         assert_holds(batch, tokens, offsets, plain)
 
 

@@ -20,9 +20,14 @@ EXAMPLES = (
     "banyan train texts/ more.jsonl.gz --column text --out model/ --epochs 5 --candidates batch",
     "banyan train corpus.txt --out model/ --resume",
     "banyan train new.txt --init model/ --out better/ --eval pairs.tsv",
+    "banyan train corpus.txt --teacher sentence-transformers/all-MiniLM-L6-v2 --out model/",
+    "banyan train hausa.txt --parallel english-hausa.tsv --teacher sentence-transformers/all-MiniLM-L6-v2 --out model/",
     "torchrun --nproc-per-node 8 -m banyan train corpus.txt --out model/",
 )
-_COMMON = ("help", "help_all", "corpus", "out", "preset", "column", "pairs", "resume", "overwrite", "device")
+_COMMON = (
+    "help", "help_all", "corpus", "out", "preset", "column", "teacher", "teacher_lines", "parallel", "pairs", "resume",
+    "overwrite", "device",
+)  # fmt: skip
 
 
 def arguments(parser: Parser) -> None:
@@ -38,8 +43,9 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the model to")
     presets = f"settings to start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET})"
     parser.add_argument("--preset", metavar="NAME", help=presets)
-    groups = {name: parser.add_argument_group(name) for name in ("text", "model", "training", "run")}
+    groups = {name: parser.add_argument_group(name) for name in ("text", "teacher", "model", "training", "run")}
     _text_arguments(groups["text"])
+    _teaching_arguments(groups["teacher"])
     parser.set_defaults(layout="auto")
     _setting_arguments(groups)
     _run_arguments(groups["run"])
@@ -58,6 +64,20 @@ def _text_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--dev", metavar="FILE", help="held-out text (default: 1%% of the corpus)")
     tokenizer = "tokenizer.json or SentencePiece .model to use (default: train one on the corpus)"
     group.add_argument("--tokenizer", metavar="FILE", help=tokenizer)
+
+
+def _teaching_arguments(group: argparse._ArgumentGroup) -> None:
+    teacher = (
+        "learn from a model: a sentence-transformers folder or hub name, the address of an OpenAI-compatible "
+        "/v1/embeddings (key in BANYAN_TEACHER_KEY), or vectors of the corpus's lines (.npy, .parquet)"
+    )
+    group.add_argument("--teacher", metavar="NAME", help=teacher)
+    lines = "let the teacher encode a sample of N lines (default: all)"
+    group.add_argument("--teacher-lines", type=int, metavar="N", help=lines)
+    parallel = "learn from translations too: a file of pairs; the teacher reads the first side, the model both"
+    group.add_argument("--parallel", metavar="FILE", help=parallel)
+    languages = "sides of the translations that the model reads (default: both)"
+    group.add_argument("--languages", default="both", metavar="both|second", help=languages)
 
 
 def _setting_arguments(groups: dict[str, argparse._ArgumentGroup]) -> None:

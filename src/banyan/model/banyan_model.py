@@ -34,7 +34,7 @@ class BanyanModel(nn.Module):
         self.comp_b = nn.Parameter(torch.zeros(U))
         self.decomp_l, self.decomp_r = (nn.Parameter(torch.empty(gate)) for _ in range(2))
         self.decomp_lb, self.decomp_rb = (nn.Parameter(torch.zeros(U)) for _ in range(2))
-        if config.objective != "contrastive":
+        if config.has_output_layer:
             self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
             self.out_bias = nn.Parameter(torch.empty(vocab_size))
         if config.lexical_dim:  # computed from the training text, never learned
@@ -58,7 +58,7 @@ class BanyanModel(nn.Module):
                 gate.uniform_(0.6, 0.9, generator=generator)
                 if self.config.init_gate is not None:
                     gate.fill_(math.log(self.config.init_gate / (1 - self.config.init_gate)))
-        if self.config.objective != "contrastive":
+        if self.config.has_output_layer:
             _uniform(generator, E, self.out_weight, self.out_bias)
 
     @property

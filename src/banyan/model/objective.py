@@ -1,4 +1,5 @@
-"""The losses: cross-entropy of the reconstructed leaves, a contrastive loss over nodes, and InfoNCE.
+"""The losses: cross-entropy of the reconstructed leaves, a contrastive loss over nodes, InfoNCE, and the distance to a
+teacher's vectors.
 
 Back ends compute the first two (banyan.backends.losses). To add a loss, write a function of the model and the
 passes over a batch, and add a line to `terms`.
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from banyan.backends.interface import Passes
 from banyan.config import Config
+from banyan.errors import BanyanError
 from banyan.model import BanyanModel
 
 
@@ -23,39 +25,57 @@ class Term(NamedTuple):
     name: str
     title: str  # for plots and the model card
     weight: float
-    compute: Callable[[BanyanModel, Any], Tensor]
+    compute: Callable[[BanyanModel, Any, Tensor | None], Tensor]
 
 
 def terms(config: Config) -> list[Term]:
     """The parts of the loss under these settings. The loss is their weighted sum."""
     share = 0.5 if config.objective == "both" else 1.0
     found = []
-    if config.objective != "cross-entropy":
+    if config.objective in ("contrastive", "both"):
         found.append(Term("contrastive", "contrastive loss over nodes", share, recognition))
-    if config.objective != "contrastive":
+    if config.has_output_layer:
         found.append(Term("reconstruction", "cross-entropy of reconstructed leaves", share, reconstruction))
     if config.infonce_weight:
         found.append(Term("infonce", "InfoNCE between sentence parts", config.infonce_weight, agreement))
+    if config.teacher_weight:
+        found.append(Term("teacher", "cosine distance to the teacher", config.teacher_weight, imitation))
     return found
 
 
-def losses(model: BanyanModel, passes: Passes) -> tuple[Tensor, Tensor]:
+def losses(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The loss of a step, and its parts: unweighted, detached and in the order of `terms`. With InfoNCE, the batch must
-    contain the parts of its sentences (banyan.model.crops)."""
+    contain the parts of its sentences (banyan.model.crops).
+
+    targets: the teacher's vectors of the batch's sentences [B, T], if a teacher trains the model."""
     asked = terms(model.config)
-    found = [term.compute(model, passes) for term in asked]
+    found = [term.compute(model, passes, targets) for term in asked]
     total = found[0] if asked[0].weight == 1 else asked[0].weight * found[0]
     for term, value in zip(asked[1:], found[1:], strict=True):
         total = total + term.weight * value
     return total, torch.stack([value.detach() for value in found])
 
 
-def loss(model: BanyanModel, passes: Passes) -> Tensor:
+def loss(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:
     """The loss of a step."""
-    return losses(model, passes)[0]
+    return losses(model, passes, targets)[0]
 
 
-def agreement(model: BanyanModel, passes: Passes) -> Tensor:
+def imitation(model: BanyanModel, passes: Passes, targets: Tensor | None) -> Tensor:
+    """The teacher's loss, on the part of the roots that it trains."""
+    if targets is None:
+        raise BanyanError("teacher_weight needs the vectors of a teacher: name one with --teacher")
+    return cosine_distance(passes.roots[: len(targets), : model.config.taught_dim or None], targets)
+
+
+def cosine_distance(roots: Tensor, targets: Tensor) -> Tensor:
+    """The mean of 1 - cosine over the rows whose target is not zero."""
+    given = targets.float().norm(dim=1) > 0
+    distance = 1 - torch.nn.functional.cosine_similarity(roots, targets.to(roots.dtype))
+    return torch.where(given, distance, 0).sum() / given.sum().clamp(min=1)
+
+
+def agreement(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:
     return infonce(passes.roots, model.config.infonce_temperature)
 
 
@@ -69,13 +89,13 @@ def infonce(roots: Tensor, temperature: float) -> Tensor:
     return ((logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()).mean()
 
 
-def recognition(model: BanyanModel, passes: Passes) -> Tensor:
+def recognition(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:
     """The contrastive loss over all nodes, or over inner nodes only if the leaves have a reconstruction loss."""
     inner = model.config.objective == "both"
     return model.backend.contrastive(passes, inner, model.precision)
 
 
-def reconstruction(model: BanyanModel, passes: Passes) -> Tensor:
+def reconstruction(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:
     """Mean cross-entropy of the reconstructed leaves, over the vocabulary or over the batch's distinct tokens."""
     config = model.config
     return model.backend.cross_entropy(

@@ -17,16 +17,17 @@ from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
 from banyan.support import files
 
-METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
-RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS)
+METRICS, CARD, LOSS, TAUGHT = "metrics.jsonl", "README.md", "loss.png", "taught_by.json"
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS, TAUGHT)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.
 _FIXED = (
     "dim", "channels", "functions", "structure",
     "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf",
-    "lexical_dim", "lexical_weight",
+    "lexical_dim", "lexical_weight", "taught_dim",
 )  # fmt: skip
+TAUGHT_DIM = 256  # dimensions that translations add to a model
 # Settings that only concern initialisation.
 _BEGINNING: dict[str, Any] = {"init_sketch": 0.0, "init_ppmi": 0.0, "init_gate": None}
 
@@ -40,6 +41,10 @@ class Given:
     tokenizer: str | None = None
     init: str | None = None
     init_weights: str | None = None  # SHA-256
+    teacher: str | None = None
+    teacher_lines: str | None = None
+    parallel: str | None = None
+    languages: str | None = None
 
     @classmethod
     def of(cls, **paths: str | Path | None) -> Given:
@@ -50,6 +55,17 @@ class Given:
                 raise BanyanError(f"{paths['init']} is not a finished model: it has no {WEIGHTS}")
             known["init_weights"] = hashlib.sha256(weights.read_bytes()).hexdigest()
         return cls(**known)
+
+
+def _with_taught_part(found: dict[str, Any], given: Given, width: int) -> dict[str, Any]:
+    """The dimensions of a model to which translations add a part of this width."""
+    if found.get("taught_dim"):
+        raise BanyanError(f"the model in {given.init} has been taught before: start from the model without it")
+    dim = found["dim"] + width
+    channel = found["dim"] // found["channels"]
+    if dim % channel:
+        raise BanyanError(f"taught_dim ({width}) must be a multiple of the width of a channel ({channel})")
+    return {"dim": dim, "channels": dim // channel, "taught_dim": width}
 
 
 def _whereabouts(path: str | Path) -> str:
@@ -98,6 +114,9 @@ class RunFolder:
             raise BanyanError(f"--init and --out are both {self.out}: name another folder for the new model")
         found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
         fixed = {name: found[name] for name in _FIXED}
+        if given.parallel:
+            fixed |= _with_taught_part(found, given, asked.get("taught_dim", TAUGHT_DIM))
+            del fixed["lexical_weight"]  # a third part changes the balance
         for name, value in fixed.items():
             if asked.get(name, value) != value:
                 raise BanyanError(f"the model in {given.init} has {name} = {value}, which cannot be changed")

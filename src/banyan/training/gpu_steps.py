@@ -63,7 +63,7 @@ def graph_of_batch(model: BanyanModel, batch: Batch, noise: Noise, salt: int) ->
 class Steps:
     """Runs windows of training steps.
 
-    loss: the loss of a graph, and its parts.
+    loss: the loss of a graph under the teacher's vectors, if any, and its parts.
     dropout: the dropout of the i-th step from now.
     agree: makes `void` the same in all processes, if there are several.
     room: the initial size of the buffers. It only grows, and with it the shapes of matrix products and so the order of
@@ -75,7 +75,7 @@ class Steps:
         self,
         model: BanyanModel,
         optimiser: torch.optim.Optimizer,
-        loss: Callable[[Any], tuple[Tensor, Tensor]],
+        loss: Callable[[Any, Tensor | None], tuple[Tensor, Tensor]],
         store: DeviceStore,
         dropout: Callable[[int], Dropout],
         most: int,
@@ -92,9 +92,8 @@ class Steps:
         self.void = torch.zeros((), device=device)
         optimiser.found_inf = self.void  # type: ignore[attr-defined]  # torch's loss scaling skips a step this way
         config = model.config
-        rebuilds = config.objective != "contrastive"
-        asks = rebuilds and config.trees == "plain" and config.candidates == "batch"  # how many are distinct
-        self.records = device.type == "cuda" and agree is None and not asks
+        counts_candidates = config.has_output_layer and config.trees == "plain" and config.candidates == "batch"
+        self.records = device.type == "cuda" and agree is None and not counts_candidates
         self.recorded: _Recorded | None = None
         self.room = room
         self.drawn: tuple[Indices, Window] | None = None
@@ -142,10 +141,15 @@ class Steps:
         for _ in range(begin, end):
             self.recorded.graph.replay()
 
-    def _step(self, batch: Batch, noise: Noise, salt: int = 0) -> None:
+    def _batch_size(self, batch: Batch) -> int:
+        """The sentences of a batch without their crops."""
+        together = len(batch.offsets) - 1
+        return together if self.store.smallest_part is None else together // 3
+
+    def _step(self, batch: Batch, noise: Noise, sentences: Tensor, salt: int = 0) -> None:
         """One step: structure, forward, backward, optimiser."""
         graph = graph_of_batch(self.model, batch, noise, salt)
-        loss, terms = self.loss(graph)
+        loss, terms = self.loss(graph, self.store.targets(sentences, self._batch_size(batch)))
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         if self.rate:
@@ -162,7 +166,7 @@ class _Recorded:
     """A step as a CUDA graph, and the window it reads from."""
 
     def __init__(
-        self, window: Window, most: int, at: Tensor, step: Callable[[Batch, Noise], None], void: Tensor
+        self, window: Window, most: int, at: Tensor, step: Callable[[Batch, Noise, Tensor], None], void: Tensor
     ) -> None:
         rows = window.rows.new_zeros(most, window.rows.shape[1])
         self.window = Window(rows, window.room, window.dropout)

@@ -37,18 +37,19 @@ class Room:
 
     @property
     def parts(self) -> list[int]:
-        """The layout of a row: tokens, leaf of each token, token of each leaf, streams, offsets, sizes."""
-        return [self.tokens, self.tokens, self.leaves, _STREAMS, -(-(self.sentences + 1) // 4) * 4, 4]
+        """The layout of a row: tokens, leaf of each token, token of each leaf, streams, offsets, sizes, sentences."""
+        of_sentences = -(-(self.sentences + 1) // 4) * 4
+        return [self.tokens, self.tokens, self.leaves, _STREAMS, of_sentences, 4, of_sentences]
 
     def with_room_for(self, other: Room) -> Room:
         tokens, leaves = max(self.tokens, other.tokens), max(self.leaves, other.leaves)
         return Room(other.sentences, tokens, leaves, max(self.longest, other.longest))
 
-    def split(self, row: Tensor, dropout: Dropout) -> tuple[Batch, Noise]:
-        """A row as the arguments of the kernels."""
-        tokens, leaf, token, streams, offsets, sizes = row.split(self.parts)
+    def split(self, row: Tensor, dropout: Dropout) -> tuple[Batch, Noise, Tensor]:
+        """A row as the arguments of the kernels, and the numbers of its sentences in the store."""
+        tokens, leaf, token, streams, offsets, sizes, sentences = row.split(self.parts)
         batch = Batch(tokens, offsets[: self.sentences + 1], token, leaf, sizes, self.longest)
-        return batch, Noise.at(dropout, streams.view(torch.int64))
+        return batch, Noise.at(dropout, streams.view(torch.int64)), sentences
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Window:
     room: Room
     dropout: Dropout  # of the first; the rates are those of all
 
-    def step(self, i: int) -> tuple[Batch, Noise]:
+    def step(self, i: int) -> tuple[Batch, Noise, Tensor]:
         return self.room.split(self.rows[i], self.dropout)
 
 
@@ -67,7 +68,8 @@ class DeviceStore:
     """Draws batches from the sentences `indices` of a store. The tokens live on the device if they fit; otherwise each
     window copies its own.
 
-    smallest_part: the smallest share of a sentence that a part may have; None: no parts."""
+    smallest_part: the smallest share of a sentence that a part may have; None: no parts.
+    vectors: the teacher's vectors of all sentences of the store, if there is a teacher."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class DeviceStore:
         device: torch.device,
         plain: bool,
         smallest_part: float | None = None,
+        vectors: np.ndarray | None = None,
     ) -> None:
         self.store, self.indices, self.vocab_size = store, indices, vocab_size
         self.device, self.plain, self.smallest_part = device, plain, smallest_part
@@ -84,6 +87,11 @@ class DeviceStore:
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * store.n_tokens < free / SHARE
         self.tokens = self._brought(np.asarray(store.tokens), np.int32) if fits else None
+        self.vectors = None if vectors is None else torch.from_numpy(np.array(vectors)).to(device)
+
+    def targets(self, sentences: Tensor, batch_size: int) -> Tensor | None:
+        """The teacher's vectors of the first sentences of a row; their crops follow them and have none."""
+        return None if self.vectors is None else self.vectors.index_select(0, sentences[:batch_size])
 
     def _brought(self, array: np.ndarray, dtype: type = np.int64) -> Tensor:
         return torch.from_numpy(array.astype(dtype)).to(self.device)
@@ -111,7 +119,7 @@ class DeviceStore:
         if room is not None:
             needed = room.with_room_for(needed)
         rows = torch.zeros(steps, sum(needed.parts), dtype=torch.int32, device=self.device)
-        of_tokens, of_leaf, of_token, of_streams, of_offsets, of_sizes = rows.split(needed.parts, 1)
+        of_tokens, of_leaf, of_token, of_streams, of_offsets, of_sizes, of_sentences = rows.split(needed.parts, 1)
         within = torch.arange(len(tokens), device=self.device) - self._repeated(np.cumsum(sizes) - sizes, sizes)
         of_tokens[step, within], of_leaf[step, within] = tokens, leaf
         place = torch.arange(len(token), device=self.device) - (n_leaves.cumsum(0) - n_leaves)[of_step]
@@ -119,6 +127,8 @@ class DeviceStore:
         of_streams.copy_(Noise.streams_of(dropouts, self.device).view(torch.int32))
         of_offsets[:, 1 : B + 1] = self._brought(np.cumsum(lengths, 1))
         of_sizes[:, 0], of_sizes[:, 1] = self._brought(sizes), n_leaves
+        sentences = self.indices[np.stack(batches)]
+        of_sentences[:, : sentences.shape[1]] = self._brought(sentences)
         return Window(rows, needed, dropouts[0])
 
     def _sentences(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:

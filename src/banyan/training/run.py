@@ -40,6 +40,7 @@ from banyan.training import card, checkpoint, plots
 from banyan.training.checkpoint import Progress
 from banyan.training.distributed import Processes
 from banyan.training.folder import CARD, LOSS, METRICS, RunFolder
+from banyan.training.lessons import Lessons
 from banyan.training.metrics import Metrics, Pace, epoch_line, tensorboard_writer
 
 if TYPE_CHECKING:
@@ -65,16 +66,23 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the sentences of a store."""
+    """Some of the sentences of a store, with the teacher's vectors if there is a teacher."""
 
     store: Store
     indices: np.ndarray
+    vectors: np.ndarray | None = None  # of all sentences of the store [n, T]
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def batch(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.store.batch(self.indices[chosen])
+
+    def targets(self, chosen: np.ndarray, device: torch.device) -> Tensor | None:
+        """The teacher's vectors of these sentences."""
+        if self.vectors is None:
+            return None
+        return torch.from_numpy(np.asarray(self.vectors)[self.indices[chosen]]).to(device)
 
     def lengths(self, chosen: np.ndarray) -> np.ndarray:
         indices, offsets = self.indices[chosen], np.asarray(self.store.offsets)
@@ -88,8 +96,8 @@ class _Loss(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, graph: Any, dropout: Dropout) -> tuple[Tensor, Tensor]:
-        return objective.losses(self.model, self.model(graph, dropout))
+    def forward(self, graph: Any, dropout: Dropout, targets: Tensor | None) -> tuple[Tensor, Tensor]:
+        return objective.losses(self.model, self.model(graph, dropout), targets)
 
 
 class Run:
@@ -107,17 +115,19 @@ class Run:
         report: Report,
         display: Display,
         us: Processes,
+        lessons: Lessons | None = None,
+        given_weights: bool = False,
     ) -> None:
         self.folder, self.out, self.us = folder, folder.out, us
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
-        self.display, self.pairs, self.report = display, pairs, report
+        self.display, self.pairs, self.report, self.lessons = display, pairs, report, lessons
         self.share = share  # sentences per step in this process
         self.smallest_part = crops.smallest_part(self.config)
         self.terms = objective.terms(self.config)
         self.device = model.embedding.device
-        self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
+        self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us, lessons)
         self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_decays)
-        data = store.fingerprint + (dev.fingerprint if dev else "")
+        data = (lessons.fingerprint if lessons else store.fingerprint) + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
@@ -127,31 +137,27 @@ class Run:
                 done = self.progress.epoch
                 raise BanyanError(f"{self.out} has had {done} epochs already: ask for more, or leave epochs out")
             display.note(f"resuming after step {self.progress.step:,} ({self.progress.epoch} epochs finished)")
-        elif self.config.counts_corpus and us.first:  # the other processes get its weights before they begin
-            self._count_leaves()
+        elif us.first and not given_weights:  # the other processes get its weights before they begin
+            self._initialise()
         self.metrics = Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
         self.seconds = 0.0
 
     @torch.no_grad()
-    def _count_leaves(self) -> None:
-        """Initialise token vectors and lexical sketches from statistics of the corpus."""
-        from banyan.model import initial, lexical
+    def _initialise(self) -> None:
+        """Initialise token vectors and lexical sketches from statistics of the corpus, and from a teacher."""
+        from banyan.training import beginning
 
         config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
         with self.display.patience("counting which tokens occur together", 1):
-            text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST)))
-            rows = np.zeros((len(pieces), config.dim), np.float32)
-            if config.init_sketch:
-                rows += config.init_sketch * initial.character_sketches(pieces, *text, config.dim, config.seed)
-            if config.init_ppmi:
-                vectors = initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, self._counting())
-                rows += config.init_ppmi * vectors
-            if config.lexical_dim:  # different random vectors from those above
-                sketches = initial.character_sketches(pieces, *text, config.lexical_dim, config.seed + 1)
-                self.model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
-        if config.init_sketch or config.init_ppmi:
-            self.model.embedding.copy_(torch.from_numpy(rows))
+            beginning.count_leaves(self.model, pieces, part.store, part.indices, self._counting())
+        if self.lessons is None:
+            return
+        if self.lessons.pieces is not None:
+            leaves = beginning.from_pieces(self.lessons.pieces, np.asarray(part.store.tokens), config.seed)
+        else:
+            leaves = beginning.mapped(self.model.embedding.cpu().numpy(), part.store, self.lessons.vectors)
+        self.model.embedding.copy_(torch.from_numpy(leaves))
 
     def _counting(self) -> torch.device:
         """The device for sparse matrix products. Not every device has them, and on CUDA they are not deterministic."""
@@ -226,8 +232,8 @@ class Run:
         averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
         # Its first backward pass reduces gradients in a different order from all later ones. A dummy pass comes first,
         # so that a resumed run gives the same bits as an uninterrupted one.
-        for graph in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.smallest_part):
-            averaged(graph, NO_DROPOUT)[0].backward()
+        for graph, targets in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.smallest_part):
+            averaged(graph, NO_DROPOUT, targets)[0].backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
 
@@ -238,11 +244,12 @@ class Run:
 
         plain = self.config.trees == "plain"
         part, vocab_size = self.train_part, self.tokenizer.vocab_size
-        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.smallest_part)
+        given = part.store, part.indices, vocab_size, self.device, plain, self.smallest_part
+        store = DeviceStore(*given, part.vectors)
         return Steps(
             self.model,
             self.optimiser,
-            lambda graph: self.loss(graph, NO_DROPOUT),  # dropout was applied when the graph was made
+            lambda graph, targets: self.loss(graph, NO_DROPOUT, targets),  # the graph was made with dropout
             store,
             self._dropout,
             devices.window(self.device),
@@ -292,8 +299,8 @@ class Run:
         losses, terms, nodes = [], [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
         graphs = self._graphs(self.train_part, window, dropouts, self.smallest_part)
-        for i, (graph, dropout) in enumerate(zip(graphs, dropouts, strict=False)):
-            loss, parts = self._step(graph, dropout, i)
+        for i, ((graph, targets), dropout) in enumerate(zip(graphs, dropouts, strict=False)):
+            loss, parts = self._step(graph, dropout, targets, i)
             losses.append(loss)
             terms.append(parts)
             nodes.append(graph.n_nodes)
@@ -317,21 +324,21 @@ class Run:
         chosen: Sequence[np.ndarray],
         dropouts: Sequence[Dropout],
         smallest_part: float | None = None,
-    ) -> Iterator[Any]:
-        """The graph of each batch, made one at a time, because it depends on the current weights. With smallest_part,
-        the graphs include the two parts of each sentence."""
+    ) -> Iterator[tuple[Any, Tensor | None]]:
+        """The graph of each batch and the teacher's vectors of its sentences. Graphs are made one at a time, because
+        they depend on the current weights. With smallest_part, they include the two parts of each sentence."""
         for indices, dropout in zip(chosen, dropouts, strict=True):
             batch = part.batch(indices)
             if smallest_part is not None:
                 batch = crops.batch_with_crops(*batch, dropout, smallest_part)
-            yield self.model.structure(*batch, dropout)
+            yield self.model.structure(*batch, dropout), part.targets(indices, self.device)
 
-    def _step(self, graph: Any, dropout: Dropout, i: int) -> tuple[Tensor, Tensor]:
+    def _step(self, graph: Any, dropout: Dropout, targets: Tensor | None, i: int) -> tuple[Tensor, Tensor]:
         """Take the i-th step from now: forward, backward, optimiser. Return the loss and its parts, possibly still on
         the device."""
         if self.config.lr_decays:
             self.optimiser.param_groups[0]["lr"] = self._rate(i)
-        loss, parts = self.loss(graph, dropout)
+        loss, parts = self.loss(graph, dropout, targets)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.model.clip_gradients()
@@ -372,14 +379,17 @@ class Run:
         return Interrupted(told) if self.us.first else SystemExit(130)
 
     def _end_of_epoch(self, board: Any) -> None:
-        done, self.progress = self.progress, Progress(
-            epoch=self.progress.epoch + 1,
-            step=self.progress.step,
-            metrics_bytes=self.progress.metrics_bytes,
-            data=self.progress.data,
-            room=self.progress.room,
-            even_batches=self.progress.even_batches,
-            term_sums=[0.0] * len(self.terms),
+        done, self.progress = (
+            self.progress,
+            Progress(
+                epoch=self.progress.epoch + 1,
+                step=self.progress.step,
+                metrics_bytes=self.progress.metrics_bytes,
+                data=self.progress.data,
+                room=self.progress.room,
+                even_batches=self.progress.even_batches,
+                term_sums=[0.0] * len(self.terms),
+            ),
         )
         if not self.us.first:
             return
@@ -408,7 +418,7 @@ class Run:
         chosen = np.array_split(np.arange(len(part)), math.ceil(len(part) / self.config.batch_size))
         steps = [Dropout(0.0, self.config.seed, i) for i in range(len(chosen))]
         graphs = self._graphs(part, chosen, steps, self.smallest_part)
-        found = [objective.losses(self.model, self.model(graph)) for graph in graphs]
+        found = [objective.losses(self.model, self.model(graph), targets) for graph, targets in graphs]
         losses, terms = (np.mean(_fetched(list(values)), axis=0) for values in zip(*found, strict=True))
         return {"dev_batch_size": len(chosen[0]), "dev_loss": float(losses)} | {
             f"dev_{term.name}": float(value) for term, value in zip(self.terms, terms, strict=True)
@@ -464,8 +474,15 @@ def _diverged(what: str) -> BanyanError:
     return BanyanError(f"{what}: try a lower lr, with --overwrite")
 
 
-def _parts(store: Store, dev: Store | None, seed: int, us: Processes) -> tuple[Part, Part | None]:
+def _parts(
+    store: Store, dev: Store | None, seed: int, us: Processes, lessons: Lessons | None
+) -> tuple[Part, Part | None]:
     """The training and the held-out sentences. Only the first process holds out text and evaluates."""
+    if lessons is not None:  # all processes have the same store
+        order = shuffled(len(store), seed, epoch=2**32)
+        out, kept = np.split(order, [min(len(store) // DEV_SHARE, DEV_MOST)])
+        dev_part = Part(store, np.sort(out), lessons.vectors) if us.first and len(out) else None
+        return Part(store, np.sort(kept[us.rank :: us.world]), lessons.vectors), dev_part
     if dev is not None:
         return Part(store, np.arange(len(store))), Part(dev, np.arange(min(len(dev), DEV_MOST)))
     held_out = min(len(store) // DEV_SHARE, DEV_MOST) if us.first else 0
@@ -493,5 +510,3 @@ def _interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-

@@ -25,7 +25,9 @@ from banyan.support.display import COMPILING, Display
 from banyan.tokenizer import Tokenizer
 from banyan.training.distributed import Processes
 from banyan.training.folder import Given, RunFolder
+from banyan.training.lessons import Lessons
 from banyan.training.run import Run
+from banyan.training.teaching import TRANSLATIONS, Teaching, freeze, with_taught_leaves, write_sides
 
 
 def train(
@@ -40,6 +42,10 @@ def train(
     pairs: str | Path | None = None,
     tokenizer: str | Path | None = None,
     init: str | Path | None = None,
+    teacher: str | None = None,
+    teacher_lines: int | None = None,
+    parallel: str | Path | None = None,
+    languages: str = "both",
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_seconds: float = 60,
@@ -59,6 +65,12 @@ def train(
     pairs: a file of two sentences and a score per line, whose Spearman correlation is reported after each epoch.
     tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
     init: a finished model whose tokenizer and weights to start from.
+    teacher: a model to learn from: a sentence-transformers folder or its name on the Hugging Face Hub, the address of
+        an OpenAI-compatible /v1/embeddings, or vectors of the corpus's lines in a .npy or Parquet file.
+    teacher_lines: let the teacher encode a sample of this many lines (default: all).
+    parallel: a file of translations (banyan.corpus.parallel). The teacher reads the first side, the model learns both.
+        The model is first trained on the corpus and on both sides, unless it starts from a finished one (init).
+    languages: "both" if the model shall read both sides of the translations, "second" if only the second.
     resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
     overwrite: replace the model or the run in `out`.
     checkpoint_seconds: the time between checkpoints.
@@ -69,15 +81,52 @@ def train(
 
     Processes started by torchrun train one model together (docs/many-machines.md).
     """
+    how: dict[str, Any] = {
+        "resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds, "device": device,
+        "precision": precision, "deterministic": deterministic, "tensorboard": tensorboard, "quiet": quiet,
+    }  # fmt: skip
+    if parallel and not init:
+        text = {"column": column, "layout": layout, "dev": dev, "tokenizer": tokenizer}
+        settings = {"preset": preset, "config": config, **text, **overrides}
+        learned = _learned(corpus, Path(out), str(parallel), languages, how, settings)
+        seed = {name: overrides[name] for name in ("seed",) if name in overrides}
+        return train(
+            learned.parent / TRANSLATIONS, out, init=learned, pairs=pairs, teacher=teacher, parallel=parallel,
+            languages=languages, **how, **seed,
+        )  # fmt: skip
     us = Processes.of_environment()
     place = devices.choose(device, us.local_rank if us.several else None)
-    settings = _settings(preset, config, overrides)
-    paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init}
+    teaching = Teaching(
+        teacher, teacher_lines, str(parallel) if parallel else None, languages, str(init) if init else None
+    )
+    teaching.check(dev, us.several)
+    settings = _settings(teaching.preset(preset, config), config, overrides) | teaching.beginning(overrides)
+    paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init, **teaching.given()}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
-        job = _Job(us, place, RunFolder(Path(out), us.world), Display(quiet or not us.first), resume, overwrite)
+        display = Display(quiet or not us.first)
+        job = _Job(us, place, RunFolder(Path(out), us.world), display, resume, overwrite, teaching)
         job.begin(stack, _Text(corpus, column, layout), settings, paths, precision)
         job.tokenise()
         return job.run(checkpoint_seconds, tensorboard)
+
+
+def _learned(
+    corpus: str | Path | Sequence[str | Path],
+    out: Path,
+    parallel: str,
+    languages: str,
+    how: dict[str, Any],
+    settings: dict[str, Any],
+) -> Path:
+    """Train a model on the corpus and the sides of translations, unless that is done, and return its folder."""
+    work = RunFolder(out).work
+    learned = work / "learned"
+    if not (how["resume"] and (learned / WEIGHTS).exists()):
+        RunFolder(out).refuse_to_lose(how["resume"], how["overwrite"])
+        write_sides(work, parallel, languages, how["resume"], settings["layout"])
+        sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+        train([*sources, work / TRANSLATIONS], learned, **how, **settings)
+    return learned
 
 
 def _settings(preset: str | None, config: Config | None, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +157,8 @@ class _Job:
     display: Display
     resume: bool
     overwrite: bool
+    teaching: Teaching
+    lessons: Lessons | None = None
 
     def begin(
         self,
@@ -167,6 +218,10 @@ class _Job:
                 display.note(f"vocabulary of {self.tokenizer.vocab_size:,} subwords")
         with us.together():
             self.pieces = self.tokenizer or Tokenizer.from_file(self.own_tokenizer)
+        if self.teaching:
+            self._teach()
+            return
+        with us.together():
             mine = Shard(self.text, us.rank, us.world) if us.several else self.text
             where = shard(self.folder.work / "store", us.rank, us.world)
             self.store = _store(where, mine, self.pieces, self.config, display)
@@ -174,21 +229,38 @@ class _Job:
             dev = self.folder.work / "dev"
             self.dev_store = _store(dev, held_out, self.pieces, self.config, display) if held_out else None
 
+    def _teach(self) -> None:
+        """Make the lessons: the first process makes them, the others open them."""
+        us = self.us
+        work, text, config = self.folder.work, self.text, self.config
+        for turn in (us.first, not us.first):
+            with us.together():
+                if turn:
+                    where, device = work / "lessons", str(self.place)
+                    lessons = self.teaching.lessons(where, text, self.pieces, config, device, self.display)
+        self.lessons, self.store, self.dev_store = lessons, lessons.store, None
+
     def run(self, checkpoint_seconds: float, tensorboard: bool) -> Banyan:
         """Train, and write the model folder."""
         us = self.us
         with us.together():
-            several = us.several and us.first
+            several = us.several and us.first and not self.lessons
             report = of_all_shards(self.folder.work / "store", us.world) if several else self.store.report
             self.display.note(report.summary())
             model = BanyanModel(self.config, self.pieces.vocab_size).to(self.place)
             model.precision = self.precision
             data = self.store, self.dev_store, self.pairs
-            run = Run(self.folder, model, self.pieces, *data, self.share, report, self.display, us)
+            if self.lessons and self.teaching.parallel:
+                self.weights = with_taught_leaves(self.weights, self.lessons, self.config)
+                freeze(model.functions)
+            given = bool(self.weights)
+            run = Run(self.folder, model, self.pieces, *data, self.share, report, self.display, us, self.lessons, given)
         run.start_from(self.weights)
         with closing(run):
             run.go(checkpoint_seconds, tensorboard)
             with us.together():
+                if self.lessons and us.first:
+                    self.teaching.record(self.folder.out, self.lessons)
                 return run.finish()
 
 
@@ -246,5 +318,3 @@ def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, dis
             max_pieces=config.max_pieces,
             progress=meter,
         )
-
-

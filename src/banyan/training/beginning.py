@@ -1,0 +1,67 @@
+"""The initial weights of a run: statistics of the corpus, or the vectors of a teacher."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from banyan.config import Config
+from banyan.corpus.store import Store
+from banyan.model import BanyanModel, initial, lexical
+
+RARITY = 1e-3  # relative frequency at which the teacher's vector of a token has half its norm
+UNKNOWN = 0.1  # norm of the random vector of a token that the teacher cannot read
+RIDGE = 1e-2  # regularisation of the map into the teacher's space, relative to the mean variance
+
+
+@torch.no_grad()
+def count_leaves(
+    model: BanyanModel, pieces: list[str], store: Store, indices: np.ndarray, device: torch.device
+) -> None:
+    """Initialise token vectors and lexical sketches from statistics of these sentences. device: for counting."""
+    config = model.config
+    chosen = indices[:: math.ceil(store.n_tokens / initial.MOST)]
+    text = store.batch(chosen)
+    if config.init_sketch or config.init_ppmi:
+        model.embedding.copy_(torch.from_numpy(_counted(config, pieces, text, device)))
+    if config.lexical_dim:  # different random vectors from those of the leaves
+        sketches = initial.character_sketches(pieces, *text, config.lexical_dim, config.seed + 1)
+        model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
+
+
+def _counted(
+    config: Config, pieces: list[str], text: tuple[np.ndarray, np.ndarray], device: torch.device
+) -> np.ndarray:
+    rows = np.zeros((len(pieces), config.dim), np.float32)
+    if config.init_sketch:
+        rows += config.init_sketch * initial.character_sketches(pieces, *text, config.dim, config.seed)
+    if config.init_ppmi:
+        rows += config.init_ppmi * initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, device)
+    return rows
+
+
+def from_pieces(vectors: np.ndarray, tokens: np.ndarray, seed: int) -> np.ndarray:
+    """Leaves from a teacher's vectors of the pieces [V, T]: shorter for frequent tokens, random where it has none."""
+    share = np.bincount(tokens, minlength=len(vectors)) / max(len(tokens), 1)
+    random = np.random.default_rng(seed).standard_normal(vectors.shape, np.float32)
+    random *= UNKNOWN / math.sqrt(vectors.shape[1])
+    known = np.linalg.norm(vectors, axis=1, keepdims=True) > 0
+    return np.where(known, vectors * (RARITY / (RARITY + share))[:, None], random).astype(np.float32)
+
+
+def mapped(leaves: np.ndarray, store: Store, targets: np.ndarray) -> np.ndarray:
+    """Leaves in a teacher's space [V, T]: a linear map of given leaves [V, E], fitted by ridge regression of the texts'
+    targets on the normalised sums of their leaves. Tokens that no text contains are mapped, too."""
+    E, T = leaves.shape[1], targets.shape[1]
+    square, product = np.zeros((E, E)), np.zeros((E, T))
+    for start in range(0, len(store), 8192):
+        chosen = np.arange(start, min(start + 8192, len(store)))
+        tokens, offsets = store.batch(chosen)
+        sums = np.add.reduceat(leaves[tokens], offsets[:-1], axis=0)
+        sums /= np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+        square += sums.T @ sums
+        product += sums.T @ np.asarray(targets[chosen], np.float32)
+    square[np.diag_indices(E)] += RIDGE * np.trace(square) / E
+    return (leaves @ np.linalg.solve(square, product)).astype(np.float32)

@@ -1,0 +1,157 @@
+"""Who teaches a run, and with what: the options teacher, teacher_lines, parallel and languages of train()."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from banyan.config import Config
+from banyan.corpus import Corpus
+from banyan.corpus.parallel import ParallelText
+from banyan.encoder import Banyan
+from banyan.errors import BanyanError
+from banyan.support import files
+from banyan.support.display import Display
+from banyan.teachers import Teacher, about, holds_vectors, open_teacher
+from banyan.tokenizer import Tokenizer
+from banyan.training import beginning, lessons
+from banyan.training.folder import TAUGHT
+from banyan.training.lessons import Asked, Lessons
+
+LANGUAGES = ("both", "second")
+TRANSLATIONS = "translations.txt"  # their sides as text to train on
+
+
+@dataclass
+class Teaching:
+    """The options of train() that concern teachers. False if there is neither a teacher nor translations."""
+
+    teacher: str | None = None
+    lines: int | None = None
+    parallel: str | None = None
+    languages: str = "both"
+    init: str | None = None
+    _about: dict[str, Any] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.teacher or self.parallel)
+
+    @property
+    def stored(self) -> bool:
+        """Whether the vectors exist already."""
+        return bool(self.teacher and holds_vectors(self.teacher))
+
+    def check(self, dev: Any, several: bool) -> None:
+        """Refuse options that contradict each other."""
+        if self.languages not in LANGUAGES:
+            raise BanyanError(f"languages must be one of {', '.join(LANGUAGES)}, not {self.languages!r}")
+        if self.lines is not None and self.lines < 1:
+            raise BanyanError(f"teacher_lines must be at least 1, not {self.lines}")
+        if self.lines is not None and (not self.teacher or self.stored or self.parallel):
+            raise BanyanError("teacher_lines samples the lines that a teacher encodes: it needs a teacher and a corpus")
+        if self.parallel and self.stored:
+            raise BanyanError(
+                f"{self.teacher} holds vectors of a corpus; translations need a teacher that can encode"
+            )
+        if self and dev:
+            raise BanyanError("with a teacher, the held-out texts are a part of what it encoded: leave --dev out")
+        if self.teacher and self.init and not self.parallel:
+            raise BanyanError("a teacher starts a new model: leave --init out, or add --parallel")
+        if self.parallel and several:
+            raise BanyanError("translations are learned in one process: train on the text first, then use --init")
+
+    def preset(self, asked: str | None, config: Config | None) -> str | None:
+        """The preset, unless one was asked for."""
+        if asked or config or not self:
+            return asked
+        return "translated" if self.parallel else "taught"
+
+    def beginning(self, overrides: dict[str, Any]) -> dict[str, Any]:
+        """Settings of the initial leaves: without the teacher's vectors of subwords, they are counted and mapped."""
+        return {"init_sketch": 1.0, "init_ppmi": 1.0, **overrides} if self.stored else {}
+
+    def given(self) -> dict[str, str | None]:
+        """What the record of the run says about the teacher."""
+        if not self:
+            return {}
+        lines = str(self.lines) if self.lines else None
+        languages = self.languages if self.parallel else None
+        return {"teacher": self.teacher, "teacher_lines": lines, "parallel": self.parallel, "languages": languages}
+
+    def lessons(
+        self, folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, device: str, display: Display
+    ) -> Lessons:
+        """Make the lessons in a folder, or open them if they are finished."""
+        width = config.taught_dim or config.dim
+        asked = Asked(folder, tokenizer, config.max_pieces, width, config.seed, display)
+        if self.stored:
+            assert self.teacher
+            self._about = about(self.teacher)
+            return lessons.from_vectors(asked, corpus, self.teacher)
+        teacher = self._open(device)
+        if self.parallel:
+            pairs = ParallelText(self.parallel)
+            display.note(pairs.note)
+            made = lessons.from_pairs(asked, pairs, teacher, self.languages == "both")
+        else:
+            made = lessons.from_corpus(asked, corpus, teacher, self.lines)
+        self._about = about(teacher)
+        return made
+
+    def _open(self, device: str) -> Teacher:
+        if self.teacher:
+            return open_teacher(self.teacher, device)
+        assert self.init  # check() and train() see to it
+        return Itself(self.init)
+
+    def record(self, folder: Path, taught: Lessons) -> None:
+        """Write down who taught the model, for `banyan info` and the model card."""
+        told = {**(self._about or {}), "texts": len(taught.store)}
+        if self.parallel:
+            told["translations"] = self.parallel
+        files.write_text(folder / TAUGHT, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+
+def with_taught_leaves(weights: dict[str, np.ndarray], taught: Lessons, config: Config) -> dict[str, np.ndarray]:
+    """The weights of a model with a part for the teacher in front of its own leaves, which are mapped into it."""
+    own = weights["embedding"]
+    leaves = beginning.mapped(own, taught.store, taught.vectors)
+    return {**weights, "embedding": np.hstack([leaves, own])}
+
+
+def freeze(parameters: Iterable[nn.Parameter]) -> None:
+    """Leave these as they are in training."""
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+
+
+def write_sides(folder: Path, parallel: str, languages: str, resume: bool, layout: str) -> None:
+    """Write both sides of translations, or the second ones, as text to train on. A resumed run keeps its file."""
+    path = folder / TRANSLATIONS
+    if resume and path.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    end = "\n\n" if layout == "running" else "\n"
+    with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        for pair in ParallelText(parallel):
+            file.writelines(" ".join(text.split()) + end for text in (pair if languages == "both" else pair[1:]))
+
+
+class Itself:
+    """A trained model as the teacher of its own translations: its vectors of the first side teach the second."""
+
+    licence: str | None = None
+
+    def __init__(self, path: str) -> None:
+        self.model = Banyan.from_pretrained(path)
+        self.name = f"itself, before it saw translations ({self.model.fingerprint()[:8]})"
+        self.width = self.model.config.dim
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        return self.model.encode(texts)[:, : self.width]
