@@ -53,7 +53,7 @@ def products(config: Config, tokenizer: Tokenizer, text: list[str], samples: int
     tokens, offsets = tokenizer.encode(text)
     model = BanyanModel(config, tokenizer.vocab_size)
     steps = math.ceil(len(text) / config.batch_size)
-    epochs = config.epochs or suitable_epochs(steps, config.candidates)
+    epochs = config.epochs or suitable_epochs(steps, config)
     rng = np.random.default_rng(0)
     counts = [_of_step(model, _drawn(tokens, offsets, config.batch_size, rng), step) for step in range(samples)]
     each = fmean(counts) / 1e12

@@ -103,7 +103,7 @@ def train(model: NoTree, store: Store, dev: Store) -> dict[str, Any]:
     torch.manual_seed(config.seed)
     corpus = OnDevice(store, device)
     started, steps, total = time.monotonic(), 0, torch.zeros((), device=device)
-    epochs = config.epochs or suitable_epochs(math.ceil(len(store) / config.batch_size))
+    epochs = config.epochs or suitable_epochs(math.ceil(len(store) / config.batch_size), config)
     for epoch in range(epochs):
         total.zero_()
         chosen = shuffled_batches(len(store), config.batch_size, config.seed, epoch)

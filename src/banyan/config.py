@@ -171,6 +171,9 @@ class Config:
     teacher_weight: float = setting(
         0.0, "weight of the cosine distance to the vectors of a teacher (0: none)", TRAINING, NOT_NEGATIVE
     )
+    teacher_infonce_weight: float = setting(
+        0.0, "weight of InfoNCE between texts and the teacher's vectors of them (0: none)", TRAINING, NOT_NEGATIVE
+    )
     infonce_weight: float = setting(
         0.0,
         "weight of a second loss: InfoNCE between the two parts of each sentence, with in-batch negatives (0: none)",
@@ -219,6 +222,11 @@ class Config:
         return self.objective in ("cross-entropy", "both")
 
     @property
+    def has_teacher(self) -> bool:
+        """Whether training needs the vectors of a teacher."""
+        return bool(self.teacher_weight or self.teacher_infonce_weight)
+
+    @property
     def parts(self) -> list[tuple[int, int, float]]:
         """The parts of an embedding that are scaled separately: first dimension, end, norm."""
         parts = [(0, self.taught_dim, 1.0), (self.taught_dim, self.dim, 1.0)]
@@ -247,7 +255,7 @@ class Config:
             raise BanyanError("init_gate is for diagonal functions; linear functions have no gates: leave it out")
         if self.vocab_size is not None and self.vocab_factor != 1:
             raise BanyanError("vocab_factor scales the automatic vocabulary size: leave out vocab_factor or vocab_size")
-        if self.objective == "none" and not (self.teacher_weight or self.infonce_weight):
+        if self.objective == "none" and not (self.has_teacher or self.infonce_weight):
             raise BanyanError("objective none leaves nothing to learn: add teacher_weight or infonce_weight")
         if self.taught_dim >= self.dim:
             raise BanyanError(f"taught_dim ({self.taught_dim}) must be smaller than dim ({self.dim})")
@@ -350,14 +358,19 @@ _TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
     "lexical_weight": 0.5,
     "dropout": 0.0,
     "min_pieces": 1,
-    "epochs": 2,
     "final_lr_frac": 0.0,
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "default": _DEFAULT,
     "light": {**_DEFAULT, "candidates": "batch"},
     "taught": _TAUGHT,
-    "translated": {**_TAUGHT, "epochs": 10, "lexical_weight": 1.0},
+    "translated": {
+        **_TAUGHT,
+        "teacher_infonce_weight": 0.3,
+        "lexical_weight": 1.0,
+        "dropout": 0.1,
+        "batch_size": 256,
+    },
     "paper": {},
     "self-strae": {
         "channels": 16,

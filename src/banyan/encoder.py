@@ -337,8 +337,8 @@ class Banyan:
             sketches = np.vstack([self.weights["lexical"][tokens], np.zeros(self.config.lexical_dim)])
             composed = np.hstack([composed, sketches])
         if self._lexical or self.config.taught_dim:
-            parts = self.config.parts
-            composed = np.hstack([_of_length(composed[:, start:stop], norm) for start, stop, norm in parts])
+            scaled = [_of_length(composed[:, start:end], norm) for start, end, norm in self.config.parts]
+            composed = np.hstack(scaled)
         return [*tree.leaves, "bias"], composed
 
 

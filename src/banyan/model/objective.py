@@ -40,6 +40,9 @@ def terms(config: Config) -> list[Term]:
         found.append(Term("infonce", "InfoNCE between sentence parts", config.infonce_weight, agreement))
     if config.teacher_weight:
         found.append(Term("teacher", "cosine distance to the teacher", config.teacher_weight, imitation))
+    if config.teacher_infonce_weight:
+        title, weight = "InfoNCE with the teacher", config.teacher_infonce_weight
+        found.append(Term("teacher_infonce", title, weight, identification))
     return found
 
 
@@ -56,23 +59,50 @@ def losses(model: BanyanModel, passes: Passes, targets: Tensor | None = None) ->
     return total, torch.stack([value.detach() for value in found])
 
 
+TEACHER_TEMPERATURE = 0.1
+SAME = 0.9999  # texts whose targets have at least this cosine are the same text, or translations of each other
+
+
 def loss(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:
     """The loss of a step."""
     return losses(model, passes, targets)[0]
 
 
 def imitation(model: BanyanModel, passes: Passes, targets: Tensor | None) -> Tensor:
-    """The teacher's loss, on the part of the roots that it trains."""
+    """The cosine distance to the teacher's vectors, of the part of the roots that it trains."""
+    return cosine_distance(*_taught(model, passes, targets))
+
+
+def identification(model: BanyanModel, passes: Passes, targets: Tensor | None) -> Tensor:
+    """InfoNCE between the roots and the teacher's vectors."""
+    return teacher_infonce(*_taught(model, passes, targets), TEACHER_TEMPERATURE)
+
+
+def _taught(model: BanyanModel, passes: Passes, targets: Tensor | None) -> tuple[Tensor, Tensor]:
     if targets is None:
         raise BanyanError("teacher_weight needs the vectors of a teacher: name one with --teacher")
-    return cosine_distance(passes.roots[: len(targets), : model.config.taught_dim or None], targets)
+    roots = passes.roots[: len(targets), : model.config.taught_dim or None]
+    return roots, targets.to(roots.dtype)
 
 
 def cosine_distance(roots: Tensor, targets: Tensor) -> Tensor:
     """The mean of 1 - cosine over the rows whose target is not zero."""
-    given = targets.float().norm(dim=1) > 0
-    distance = 1 - torch.nn.functional.cosine_similarity(roots, targets.to(roots.dtype))
+    given = targets.norm(dim=1) > 0
+    distance = 1 - torch.nn.functional.cosine_similarity(roots, targets)
     return torch.where(given, distance, 0).sum() / given.sum().clamp(min=1)
+
+
+def teacher_infonce(roots: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """InfoNCE between texts and the teacher's vectors of them, with the rest of the batch as negatives, averaged over
+    both directions. Texts with the same target are no negatives of each other; texts without a target do not count."""
+    normalize = torch.nn.functional.normalize
+    given = targets.norm(dim=1) > 0
+    a, b = normalize(roots), normalize(targets)
+    same = (b @ b.T > SAME).fill_diagonal_(False)
+    left_out = same | ~given[:, None] | ~given
+    logits = (a @ b.T / temperature).masked_fill(left_out.fill_diagonal_(False), -torch.inf)
+    each = (logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()
+    return torch.where(given, each, 0).sum() / given.sum().clamp(min=1)
 
 
 def agreement(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:

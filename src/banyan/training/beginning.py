@@ -1,4 +1,5 @@
-"""The initial weights of a run: statistics of the corpus, or the vectors of a teacher."""
+"""The initial weights of a run: statistics of the corpus, or the vectors of a teacher. And what a teacher's lessons say
+about tokens that are not in them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from banyan.model import BanyanModel, initial, lexical
 
 RARITY = 1e-3  # relative frequency at which the teacher's vector of a token has half its norm
 UNKNOWN = 0.1  # norm of the random vector of a token that the teacher cannot read
-RIDGE = 1e-2  # regularisation of the map into the teacher's space, relative to the mean variance
+RIDGE = 1e-2  # regularisation of the maps into the teacher's space, relative to the mean variance
+SEEN, ENOUGH = 5, 50  # occurrences from which a token helps to fit the map, and at which its weight stops growing
+PRIOR = 3  # occurrences that the prediction of the map counts for
 
 
 @torch.no_grad()
@@ -65,3 +68,18 @@ def mapped(leaves: np.ndarray, store: Store, targets: np.ndarray) -> np.ndarray:
         product += sums.T @ np.asarray(targets[chosen], np.float32)
     square[np.diag_indices(E)] += RIDGE * np.trace(square) / E
     return (leaves @ np.linalg.solve(square, product)).astype(np.float32)
+
+
+def carried_over(taught: np.ndarray, own: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Taught leaves [V, T] of all tokens, from those of the tokens in the lessons.
+
+    A linear map from a token's own leaf [V, E] to its taught leaf, fitted on the tokens that the lessons contain often,
+    predicts the leaf of every token. The rarer a token is in the lessons, the more the prediction counts."""
+    count = np.bincount(tokens, minlength=len(own)).astype(np.float64)
+    weight = np.where(count >= SEEN, np.minimum(count, ENOUGH), 0.0)[:, None]
+    features = np.hstack([own / max(own.std(), 1e-12), np.ones((len(own), 1))]).astype(np.float64)
+    square = features.T @ (features * weight)
+    square[np.diag_indices(len(square))] += RIDGE * max(np.trace(square) / len(square), 1e-12)
+    predicted = features @ np.linalg.solve(square, (features * weight).T @ taught)
+    share = (count / (count + PRIOR))[:, None]
+    return (share * taught + (1 - share) * predicted).astype(np.float32)

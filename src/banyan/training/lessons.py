@@ -58,6 +58,7 @@ class Asked(NamedTuple):
     width: int  # T
     seed: int
     display: Display
+    option: str = "dim"  # that sets the width
 
 
 def from_corpus(asked: Asked, corpus: Corpus, teacher: Teacher, lines: int | None) -> Lessons:
@@ -190,7 +191,7 @@ def _finished(
     if vectors.shape[1] < asked.width:
         raise BanyanError(
             f"the teacher's vectors have {vectors.shape[1]} dimensions, but {asked.width} are to be taught: "
-            f"use --dim {vectors.shape[1]}"
+            f"use --{asked.option} {vectors.shape[1]}"
         )
     corpus = Corpus([asked.folder / _TEXTS], layout="lines")
     with asked.display.bar("tokenising", None, "texts") as meter:

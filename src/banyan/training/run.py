@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from banyan.config import Config
 from banyan.corpus.report import Report
 from banyan.corpus.store import Store, even_batches, shuffled, shuffled_batches
 from banyan.encoder import WEIGHTS, Banyan
@@ -54,9 +55,16 @@ FEWEST = {"all": 5, "batch": 3}  # epochs, by softmax candidates
 MOST = 15
 
 
-def suitable_epochs(steps: int, candidates: str = "all") -> int:
+TAUGHT_STEPS = 1500  # with a teacher: so many steps at least, within these numbers of epochs
+TAUGHT_EPOCHS = {"lines": (2, 50), "translations": (10, 100)}
+
+
+def suitable_epochs(steps: int, config: Config) -> int:
     """The number of epochs that suits a corpus with this many steps per epoch."""
-    fewest = FEWEST[candidates]
+    if config.has_teacher:
+        fewest, most = TAUGHT_EPOCHS["translations" if config.taught_dim else "lines"]
+        return min(max(math.ceil(TAUGHT_STEPS / steps), fewest), most)
+    fewest = FEWEST[config.candidates]
     return min(max(math.ceil(fewest * TEN_MILLION / steps), fewest), MOST)
 
 
@@ -177,7 +185,7 @@ class Run:
         self.size_changes = self._size_changes()
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend.on_device else None
-        self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config.candidates)
+        self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config)
         steps = self.epochs * self.epoch_steps
         self._tell_what_is_ahead(steps)
         self.saved = started = time.monotonic()
@@ -449,6 +457,8 @@ class Run:
 
     def finish(self) -> Banyan:
         """Write the model folder."""
+        if self.config.taught_dim and self.lessons:
+            self._carry_over()
         model = self.banyan()
         if self.metrics is None:
             return model
@@ -459,6 +469,15 @@ class Run:
         size = (self.out / WEIGHTS).stat().st_size / 1e6
         self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
         return model
+
+    @torch.no_grad()
+    def _carry_over(self) -> None:
+        """Give tokens that the lessons lack a place in the taught part of the embedding."""
+        from banyan.training.beginning import carried_over
+
+        width, rows = self.config.taught_dim, self.model.embedding.cpu().numpy()
+        taught = carried_over(rows[:, :width], rows[:, width:], np.asarray(self.train_part.store.tokens))
+        self.model.embedding[:, :width] = torch.from_numpy(taught).to(self.device)
 
     def close(self) -> None:
         if self.metrics is not None:

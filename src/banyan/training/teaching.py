@@ -25,6 +25,7 @@ from banyan.training.folder import TAUGHT
 from banyan.training.lessons import Asked, Lessons
 
 LANGUAGES = ("both", "second")
+TEACHING_SETTINGS = ("taught_dim", "teacher_weight", "teacher_infonce_weight")  # of the stage that learns translations
 TRANSLATIONS = "translations.txt"  # their sides as text to train on
 
 
@@ -89,7 +90,8 @@ class Teaching:
     ) -> Lessons:
         """Make the lessons in a folder, or open them if they are finished."""
         width = config.taught_dim or config.dim
-        asked = Asked(folder, tokenizer, config.max_pieces, width, config.seed, display)
+        option = "taught-dim" if config.taught_dim else "dim"
+        asked = Asked(folder, tokenizer, config.max_pieces, width, config.seed, display, option)
         if self.stored:
             assert self.teacher
             self._about = about(self.teacher)

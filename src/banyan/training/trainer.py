@@ -16,7 +16,7 @@ from banyan.config import Config
 from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
 from banyan.corpus.textfile import file_kind
-from banyan.encoder import TOKENIZER, WEIGHTS, Banyan, load_weights
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan, load_weights
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import read_pairs
 from banyan.model import BanyanModel
@@ -27,7 +27,7 @@ from banyan.training.distributed import Processes
 from banyan.training.folder import Given, RunFolder
 from banyan.training.lessons import Lessons
 from banyan.training.run import Run
-from banyan.training.teaching import TRANSLATIONS, Teaching, freeze, with_taught_leaves, write_sides
+from banyan.training.teaching import TEACHING_SETTINGS, TRANSLATIONS, Teaching, freeze, with_taught_leaves, write_sides
 
 
 def train(
@@ -87,12 +87,13 @@ def train(
     }  # fmt: skip
     if parallel and not init:
         text = {"column": column, "layout": layout, "dev": dev, "tokenizer": tokenizer}
+        later = {name: overrides.pop(name) for name in TEACHING_SETTINGS if name in overrides}
         settings = {"preset": preset, "config": config, **text, **overrides}
         learned = _learned(corpus, Path(out), str(parallel), languages, how, settings)
-        seed = {name: overrides[name] for name in ("seed",) if name in overrides}
+        later |= {"seed": overrides["seed"]} if "seed" in overrides else {}
         return train(
             learned.parent / TRANSLATIONS, out, init=learned, pairs=pairs, teacher=teacher, parallel=parallel,
-            languages=languages, **how, **seed,
+            languages=languages, **how, **later,
         )  # fmt: skip
     us = Processes.of_environment()
     place = devices.choose(device, us.local_rank if us.several else None)
@@ -122,7 +123,8 @@ def _learned(
     work = RunFolder(out).work
     learned = work / "learned"
     if not (how["resume"] and (learned / WEIGHTS).exists()):
-        RunFolder(out).refuse_to_lose(how["resume"], how["overwrite"])
+        for folder in (out, learned):
+            RunFolder(folder).refuse_to_lose(how["resume"], how["overwrite"])
         write_sides(work, parallel, languages, how["resume"], settings["layout"])
         sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
         train([*sources, work / TRANSLATIONS], learned, **how, **settings)
@@ -203,7 +205,9 @@ class _Job:
         self.tokenizer = Tokenizer.from_file(own) if self.begun else _given_tokenizer(self.given, self.config)
         self.weights: dict[str, np.ndarray] = {}
         if self.given.init and self.tokenizer:
-            self.weights = load_weights(Path(self.given.init) / WEIGHTS, self.config, self.tokenizer.vocab_size)
+            init = Path(self.given.init)
+            config = Config.from_file(init / SETTINGS)  # translations add to its dimensions
+            self.weights = load_weights(init / WEIGHTS, config, self.tokenizer.vocab_size)
         self.share = _share(self.config.batch_size, us)
 
     def tokenise(self) -> None:
