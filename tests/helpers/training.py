@@ -50,7 +50,7 @@ def adam_with_a_tensor(parameters, lr: float, falls: bool) -> torch.optim.Adam:
 
 @contextmanager
 def interrupted_at(step: int, told: int | None = None) -> Iterator[None]:
-    """The user presses Ctrl-C in that step of the run within, which saves and stops. told: its number in the message."""
+    """The user presses Ctrl-C in that step of the run within, which saves and stops. told: its number as it is told."""
     real, calls = training._Loss.forward, []
 
     def interrupted(*args):
@@ -61,7 +61,8 @@ def interrupted_at(step: int, told: int | None = None) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(training._Loss, "forward", interrupted)
-        with pytest.raises(training.Interrupted, match=f"stopped after step {told or step} and saved; --resume continues"):
+        message = f"stopped after step {told or step} and saved; --resume continues"
+        with pytest.raises(training.Interrupted, match=message):
             yield
 
 

@@ -70,7 +70,9 @@ def test_the_teacher_trains_only_its_part():
     passes = model(model.structure(tokens, offsets))
     objective.loss(model, passes, torch.randn(3, 6).half()).backward()
     gradient = model.embedding.grad
-    assert gradient[:7, :6].abs().min() > 0 and not gradient[:, 6:].any() and not gradient[7:].any()
+    assert gradient[:7, :6].abs().min() > 0
+    assert not gradient[:, 6:].any()
+    assert not gradient[7:].any()
 
 
 def test_without_a_teacher_its_loss_is_refused(corpus, tmp_path):
@@ -84,7 +86,7 @@ def test_without_a_teacher_its_loss_is_refused(corpus, tmp_path):
 @pytest.fixture
 def asked(corpus, tmp_path) -> Asked:
     tokenizer = Tokenizer.train(Corpus([corpus]), vocab_size=400)
-    return Asked(tmp_path / "lessons", tokenizer, 200, 16, 0, Display(quiet=True))
+    return Asked(tmp_path / "lessons", tokenizer, 200, 16, Display(quiet=True))
 
 
 def test_lessons_are_lines_and_spans_with_their_vectors(corpus, asked):
@@ -93,13 +95,16 @@ def test_lessons_are_lines_and_spans_with_their_vectors(corpus, asked):
     texts = (asked.folder / "texts.txt").read_text().splitlines()
     assert len(texts) == len(made.store) == len(made.vectors) == 80
     for line, span in zip(texts[::2], texts[1::2], strict=True):
-        assert span in line and 2 <= len(span.split()) <= 10 and span != line
+        assert span in line
+        assert 2 <= len(span.split()) <= 10
+        assert span != line
     vectors = teacher.encode(texts)
     basis = lessons.principal_components(vectors.astype(np.float16), 16)
     assert np.allclose(np.abs((made.vectors * lessons.projected(vectors, basis)).sum(1)), 1, atol=2e-3)
     assert np.allclose(basis.T @ basis, np.eye(16), atol=1e-5)
     again = WordTeacher()
-    assert lessons.from_corpus(asked, text, again, 40).fingerprint == made.fingerprint and not again.asked
+    assert lessons.from_corpus(asked, text, again, 40).fingerprint == made.fingerprint
+    assert not again.asked
 
 
 def test_principal_components_keep_the_most_of_the_length():
@@ -132,7 +137,8 @@ def test_a_linear_map_is_found_from_texts_and_from_tokens(tmp_path):
     taught = (own @ true).astype(np.float32)
     taught[50:] = 7  # not learned
     found = beginning.carried_over(taught, own, tokens)
-    assert np.allclose(found[50:], (own @ true)[50:], atol=0.3) and np.allclose(found[:50], taught[:50], atol=0.2)
+    assert np.allclose(found[50:], (own @ true)[50:], atol=0.3)
+    assert np.allclose(found[:50], taught[:50], atol=0.2)
 
 
 # --- Training --------------------------------------------------------------------------------------------------------
@@ -142,11 +148,14 @@ def test_a_model_learns_from_a_teacher(corpus, tmp_path, teacher):
     model = train(corpus, tmp_path / "m", teacher="word-teacher", epochs=4, **TAUGHT)
     new = lines(60, seed=99)
     assert correlation(model, new) > 0.8
-    assert model.config.preset == "taught" and "out_weight" not in model.weights
+    assert model.config.preset == "taught"
+    assert "out_weight" not in model.weights
     rows = metrics(tmp_path / "m")
-    assert rows[0]["teacher"] > 2 * rows[-2]["teacher"] and "dev_teacher" in rows[-1]
+    assert rows[0]["teacher"] > 2 * rows[-2]["teacher"]
+    assert "dev_teacher" in rows[-1]
     told = json.loads((tmp_path / "m" / "taught_by.json").read_text())
-    assert told["name"] == "word-teacher" and told["licence"] == "cc0-1.0"
+    assert told["name"] == "word-teacher"
+    assert told["licence"] == "cc0-1.0"
     pieces = set(model.tokenizer.pieces)
     assert {piece.strip("▁") for piece in pieces} - set(teacher.asked) <= {"", *(f"<0x{i:02X}>" for i in range(256))}
 
@@ -168,12 +177,13 @@ def test_a_taught_run_interrupted_anywhere_ends_in_the_same_bits(corpus, tmp_pat
         return WordTeacher().encode(texts)
 
     monkeypatch.setattr(teacher, "encode", fails)
-    with pytest.raises(BanyanError, match="the endpoint is down.* kept.*--resume"):
+    with pytest.raises(BanyanError, match=r"the endpoint is down.* kept.*--resume"):
         train(corpus, tmp_path / "failed", **once)
     monkeypatch.undo()
     monkeypatch.setattr(teaching, "open_teacher", lambda source, device: WordTeacher())
     train(corpus, tmp_path / "failed", resume=True, **once)
-    assert digest(tmp_path / "failed") == digest(tmp_path / "whole") and len(teacher.asked) == asked_before
+    assert digest(tmp_path / "failed") == digest(tmp_path / "whole")
+    assert len(teacher.asked) == asked_before
 
 
 def test_vectors_that_exist_already_teach_the_lines(corpus, tmp_path):
@@ -187,7 +197,8 @@ def test_vectors_that_exist_already_teach_the_lines(corpus, tmp_path):
 
 
 def test_a_narrow_teacher_is_refused_with_what_to_do(corpus, tmp_path, teacher):
-    with pytest.raises(BanyanError, match=f"vectors have {WIDTH} dimensions, but 32 are to be taught: use --dim {WIDTH}"):
+    told = f"vectors have {WIDTH} dimensions, but 32 are to be taught: use --dim {WIDTH}"
+    with pytest.raises(BanyanError, match=told):
         train(corpus, tmp_path / "m", teacher="word-teacher", **{**TAUGHT, "dim": 32})
 
 
@@ -209,7 +220,8 @@ def test_translations_put_both_languages_into_one_space(bilingual, tmp_path, tea
     model = train(text, tmp_path / "m", parallel=pairs, teacher="word-teacher", taught_dim=16, **settings)
     new = lines(60, seed=99)
     english, foreign = model.encode(new), model.encode([translated(line) for line in new])
-    assert english.shape == (60, 16 + 16 + 32) and model.config.parts[0] == (0, 16, 1.0)
+    assert english.shape == (60, 16 + 16 + 32)
+    assert model.config.parts[0] == (0, 16, 1.0)
     for first, end, norm in model.config.parts:
         assert np.allclose(np.linalg.norm(foreign[:, first:end], axis=1), norm, atol=1e-5)
     found = (english[:, :16] @ foreign[:, :16].T).argmax(1)
@@ -241,11 +253,13 @@ def test_a_run_with_translations_goes_on_where_it_was(bilingual, tmp_path, teach
 def test_translations_without_a_teacher_are_taught_by_the_model_itself(bilingual, tmp_path):
     text, pairs = bilingual
     train([text, write_lines(tmp_path / "english.txt", 300)], tmp_path / "first", **{**SMALL, "epochs": 2})
-    model = train(text, tmp_path / "m", init=tmp_path / "first", parallel=pairs, quiet=True, device="cpu", taught_dim=16)
+    settings = {"quiet": True, "device": "cpu", "taught_dim": 16}
+    model = train(text, tmp_path / "m", init=tmp_path / "first", parallel=pairs, **settings)
     new = lines(40, seed=99)
     english, foreign = model.encode(new)[:, :16], model.encode([translated(line) for line in new])[:, :16]
     same = (english * foreign).sum(1).mean()
-    assert same > 0.6 and same > (english @ foreign.T).mean() + 0.2
+    assert same > 0.6
+    assert same > (english @ foreign.T).mean() + 0.2
 
 
 def test_options_that_contradict_each_other_are_refused(corpus, tmp_path, bilingual):

@@ -56,15 +56,16 @@ class Asked(NamedTuple):
     tokenizer: Tokenizer
     max_pieces: int
     width: int  # T
-    seed: int
     display: Display
     option: str = "dim"  # that sets the width
 
 
 def from_corpus(asked: Asked, corpus: Corpus, teacher: Teacher, lines: int | None) -> Lessons:
-    """Lines of a corpus and spans of them, with the vectors of a teacher. lines: how many to sample (None: all)."""
-    recipe = {"kind": "lines and spans", "corpus": corpus.fingerprint(), "lines": lines, "seed": asked.seed}
-    texts = _texts(asked, recipe, lambda: enumerate(_with_spans(_sampled(corpus, lines, asked.seed), asked.seed)))
+    """Lines of a corpus and spans of them, with the vectors of a teacher. lines: how many to sample (None: all).
+
+    Which lines and spans does not depend on the seed of the run: their vectors serve runs with any seed."""
+    recipe = {"kind": "lines and spans", "corpus": corpus.fingerprint(), "lines": lines}
+    texts = _texts(asked, recipe, lambda: enumerate(_with_spans(_sampled(corpus, lines))))
     vectors = make_vectors(asked.folder / "vectors", texts, teacher, asked.display, "lines and spans")
     return _finished(asked, vectors, None, _pieces(asked, teacher), teacher.name)
 
@@ -132,21 +133,21 @@ def _blocks(numbered: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str
         yield block
 
 
-def _sampled(corpus: Iterable[str], lines: int | None, seed: int) -> Iterator[str]:
+def _sampled(corpus: Iterable[str], lines: int | None) -> Iterator[str]:
     """All lines, or a random sample of them in their order."""
     if lines is None:
         yield from corpus
         return
     n = sum(1 for _ in corpus)
     chosen = np.zeros(n, bool)
-    chosen[shuffled(n, seed, epoch=2**32 + 1)[:lines]] = True  # a stream that nothing else uses
+    chosen[shuffled(n, 0, epoch=2**32 + 1)[:lines]] = True  # a stream that nothing else uses
     yield from (line for line, take in zip(corpus, chosen, strict=True) if take)
 
 
-def _with_spans(lines: Iterable[str], seed: int) -> Iterator[str]:
+def _with_spans(lines: Iterable[str]) -> Iterator[str]:
     """Each line, followed by a random span of its words if it is long enough."""
     shortest, longest = SPAN_WORDS
-    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 2**32 + 2])))
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([2**32 + 2])))
     for line in lines:
         yield line
         size, place = int(random.integers(shortest, longest + 1)), random.random()
