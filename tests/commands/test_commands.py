@@ -123,7 +123,7 @@ def test_help_all_shows_every_setting_with_its_value_in_the_preset(banyan, monke
 def test_help_shows_the_options_that_people_use(banyan):
     _, out, _ = banyan("train", "--help")
     options = [line.split()[0] for line in out.splitlines() if line.startswith("  --")]
-    assert 10 <= len(options) <= 16
+    assert 10 <= len(options) <= 18
     assert {"--out", "--preset", "--epochs", "--resume", "--help-all"} <= {*options}
     assert "--infonce-weight" not in out
     assert "preset default" in out
@@ -219,6 +219,10 @@ def test_train_is_called_with_what_was_given_and_nothing_else(banyan, trained):
             "pairs": None,
             "tokenizer": None,
             "init": None,
+            "teacher": None,
+            "teacher_lines": None,
+            "parallel": None,
+            "languages": "both",
             "resume": False,
             "overwrite": False,
             "checkpoint_seconds": 60.0,

@@ -36,8 +36,8 @@ class Teaching:
     teacher: str | None = None
     lines: int | None = None
     parallel: str | None = None
-    languages: str = "both"
     init: str | None = None
+    languages: str = "both"
     _about: dict[str, Any] | None = None
 
     def __bool__(self) -> bool:

@@ -65,70 +65,85 @@ def train(
     pairs: a file of two sentences and a score per line, whose Spearman correlation is reported after each epoch.
     tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
     init: a finished model whose tokenizer and weights to start from.
-    teacher: a model to learn from: a sentence-transformers folder or its name on the Hugging Face Hub, the address of
-        an OpenAI-compatible /v1/embeddings, or vectors of the corpus's lines in a .npy or Parquet file.
-    teacher_lines: let the teacher encode a sample of this many lines (default: all).
-    parallel: a file of translations (banyan.corpus.parallel). The teacher reads the first side, the model learns both.
-        The model is first trained on the corpus and on both sides, unless it starts from a finished one (init).
-    languages: "both" if the model shall read both sides of the translations, "second" if only the second.
+    teacher: a model to learn from (a sentence-transformers folder or hub name, the address of an OpenAI-compatible
+        /v1/embeddings), or vectors of the corpus's lines (.npy, .parquet). teacher_lines: how many to sample for it.
+    parallel: a file of translations. The teacher reads the first side; the model reads both, or only the second
+        (languages="second"). It is first trained on the text, unless it starts from a finished model (init).
     resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
     overwrite: replace the model or the run in `out`.
     checkpoint_seconds: the time between checkpoints.
-    device: auto (an accelerator if torch finds one, otherwise the CPU), cpu, cuda, cuda:1, mps or xpu. A run can be
-        resumed on another device.
+    device: auto (an accelerator if torch finds one), cpu, cuda, cuda:1, mps or xpu. A resumed run may use another one.
     precision: precision of the output layer: auto (the fastest the device supports), float32, tf32 or bf16.
     deterministic: bit-identical results on a GPU, too. On the CPU they always are.
 
     Processes started by torchrun train one model together (docs/many-machines.md).
     """
-    how: dict[str, Any] = {
-        "resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds, "device": device,
-        "precision": precision, "deterministic": deterministic, "tensorboard": tensorboard, "quiet": quiet,
-    }  # fmt: skip
+    given = {name: value for name, value in locals().items() if name not in ("corpus", "out", "overrides")}
     if parallel and not init:
-        text = {"column": column, "layout": layout, "dev": dev, "tokenizer": tokenizer}
-        later = {name: overrides.pop(name) for name in TEACHING_SETTINGS if name in overrides}
-        settings = {"preset": preset, "config": config, **text, **overrides}
-        learned = _learned(corpus, Path(out), str(parallel), languages, how, settings)
-        later |= {"seed": overrides["seed"]} if "seed" in overrides else {}
-        return train(
-            learned.parent / TRANSLATIONS, out, init=learned, pairs=pairs, teacher=teacher, parallel=parallel,
-            languages=languages, **how, **later,
-        )  # fmt: skip
+        return _text_then_translations(corpus, Path(out), given, overrides)
+    return _train(corpus, Path(out), overrides=overrides, **given)
+
+
+def _train(
+    corpus: str | Path | Sequence[str | Path],
+    out: Path,
+    *,
+    preset: str | None,
+    config: Config | None,
+    column: str | None,
+    layout: str,
+    dev: str | Path | None,
+    pairs: str | Path | None,
+    tokenizer: str | Path | None,
+    init: str | Path | None,
+    teacher: str | None,
+    teacher_lines: int | None,
+    parallel: str | Path | None,
+    languages: str,
+    resume: bool,
+    overwrite: bool,
+    checkpoint_seconds: float,
+    device: str,
+    precision: str,
+    deterministic: bool,
+    tensorboard: bool,
+    quiet: bool,
+    overrides: dict[str, Any],
+) -> Banyan:
+    """One run, with all arguments of train()."""
     us = Processes.of_environment()
     place = devices.choose(device, us.local_rank if us.several else None)
-    teaching = Teaching(
-        teacher, teacher_lines, str(parallel) if parallel else None, languages, str(init) if init else None
-    )
+    pairs_file, start = (None if path is None else str(path) for path in (parallel, init))
+    teaching = Teaching(teacher, teacher_lines, pairs_file, start, languages)
     teaching.check(dev, us.several)
     settings = _settings(teaching.preset(preset, config), config, overrides) | teaching.beginning(overrides)
     paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init, **teaching.given()}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
         display = Display(quiet or not us.first)
-        job = _Job(us, place, RunFolder(Path(out), us.world), display, resume, overwrite, teaching)
+        job = _Job(us, place, RunFolder(out, us.world), display, resume, overwrite, teaching)
         job.begin(stack, _Text(corpus, column, layout), settings, paths, precision)
         job.tokenise()
         return job.run(checkpoint_seconds, tensorboard)
 
 
-def _learned(
-    corpus: str | Path | Sequence[str | Path],
-    out: Path,
-    parallel: str,
-    languages: str,
-    how: dict[str, Any],
-    settings: dict[str, Any],
-) -> Path:
-    """Train a model on the corpus and the sides of translations, unless that is done, and return its folder."""
+def _text_then_translations(
+    corpus: str | Path | Sequence[str | Path], out: Path, given: dict[str, Any], overrides: dict[str, Any]
+) -> Banyan:
+    """Train on the corpus and the sides of the translations in a folder of its own, unless that is done, then start
+    from that model and learn the translations."""
     work = RunFolder(out).work
-    learned = work / "learned"
-    if not (how["resume"] and (learned / WEIGHTS).exists()):
+    learned, resume, overwrite = work / "learned", given["resume"], given["overwrite"]
+    text = {name: value for name, value in given.items() if name not in ("teacher", "parallel", "languages", "pairs")}
+    taught = {name: overrides.pop(name) for name in TEACHING_SETTINGS if name in overrides}
+    if not (resume and (learned / WEIGHTS).exists()):
         for folder in (out, learned):
-            RunFolder(folder).refuse_to_lose(how["resume"], how["overwrite"])
-        write_sides(work, parallel, languages, how["resume"], settings["layout"])
+            RunFolder(folder).refuse_to_lose(resume, overwrite)
+        write_sides(work, str(given["parallel"]), given["languages"], resume, given["layout"])
         sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
-        train([*sources, work / TRANSLATIONS], learned, **how, **settings)
-    return learned
+        train([*sources, work / TRANSLATIONS], learned, **text, **overrides)
+    unused = {"preset": None, "config": None, "column": None, "layout": "lines", "dev": None, "tokenizer": None}
+    seed = {"seed": overrides["seed"]} if "seed" in overrides else {}
+    return train(work / TRANSLATIONS, out, **{**given, **unused, "init": learned}, **taught, **seed)
 
 
 def _settings(preset: str | None, config: Config | None, overrides: dict[str, Any]) -> dict[str, Any]:
