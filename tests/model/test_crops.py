@@ -207,10 +207,10 @@ def test_the_held_out_loss_is_the_training_loss_without_dropout(corpus, tmp_path
     _, model = before_and_after(tmp_path / "out")
     _, held_out = parts(Store.open(tmp_path / "out/training/store"), None, Config(), hold_out=True)
     batch = held_out.batch()
-    total, parts = objective.losses(model, model(model.structure(*crops.batch_with_crops(*batch, NO_DROPOUT, 0.4))))
+    total, terms = objective.losses(model, model(model.structure(*crops.batch_with_crops(*batch, NO_DROPOUT, 0.4))))
     (row,) = [row for row in metrics(tmp_path / "out") if "dev_loss" in row]
     found = [row["dev_loss"], row["dev_reconstruction"], row["dev_infonce"]]
-    np.testing.assert_allclose(found, [total.item(), *parts.tolist()], rtol=1e-6)
+    np.testing.assert_allclose(found, [total.item(), *terms.tolist()], rtol=1e-6)
 
 
 def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(corpus, tmp_path):
