@@ -8,9 +8,9 @@ import math
 import numpy as np
 import torch
 
-from banyan.config import Config
 from banyan.corpus.store import Store
 from banyan.model import BanyanModel, initial, lexical
+from banyan.training.passages import Part
 
 RARITY = 1e-3  # relative frequency at which the teacher's vector of a token has half its norm
 UNKNOWN = 0.1  # norm of the random vector of a token that the teacher cannot read
@@ -20,29 +20,24 @@ PRIOR = 3  # occurrences that the prediction of the map counts for
 
 
 @torch.no_grad()
-def count_leaves(
-    model: BanyanModel, pieces: list[str], store: Store, indices: np.ndarray, device: torch.device
-) -> None:
-    """Initialise token vectors and lexical sketches from statistics of these sentences. device: for counting."""
+def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torch.device) -> None:
+    """Initialise token vectors and lexical sketches from statistics of a text. Tokens of one paragraph occur together.
+
+    device: for counting."""
     config = model.config
-    chosen = indices[:: math.ceil(store.n_tokens / initial.MOST)]
-    text = store.batch(chosen)
-    if config.init_sketch or config.init_ppmi:
-        model.embedding.copy_(torch.from_numpy(_counted(config, pieces, text, device)))
-    if config.lexical_dim:  # different random vectors from those of the leaves
-        sketches = initial.character_sketches(pieces, *text, config.lexical_dim, config.seed + 1)
-        model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
-
-
-def _counted(
-    config: Config, pieces: list[str], text: tuple[np.ndarray, np.ndarray], device: torch.device
-) -> np.ndarray:
+    some = text[:: math.ceil(text.store.n_tokens / initial.MOST)]
+    tokens, offsets = some.batch()
+    sentences = tokens, np.append(0, some.sentences().spans()[1].cumsum())
     rows = np.zeros((len(pieces), config.dim), np.float32)
     if config.init_sketch:
-        rows += config.init_sketch * initial.character_sketches(pieces, *text, config.dim, config.seed)
+        rows += config.init_sketch * initial.character_sketches(pieces, *sentences, config.dim, config.seed)
     if config.init_ppmi:
-        rows += config.init_ppmi * initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, device)
-    return rows
+        rows += config.init_ppmi * initial.ppmi_vectors(tokens, offsets, len(pieces), config.dim, config.seed, device)
+    if config.init_sketch or config.init_ppmi:
+        model.embedding.copy_(torch.from_numpy(rows))
+    if config.lexical_dim:  # different random vectors from those of the leaves
+        sketches = initial.character_sketches(pieces, *sentences, config.lexical_dim, config.seed + 1)
+        model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
 
 
 def from_pieces(vectors: np.ndarray, tokens: np.ndarray, seed: int) -> np.ndarray:
