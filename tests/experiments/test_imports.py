@@ -8,7 +8,8 @@ from pathlib import Path
 
 from experiments.places import ROOT
 
-ROOMS = ["experiments", "records", "training", "measuring", "figures", "latin", "pages"]  # each imports those before it
+# each imports those before it
+ROOMS = ["experiments", "records", "translations", "training", "measuring", "figures", "latin", "pages"]
 
 
 def modules() -> dict[str, Path]:

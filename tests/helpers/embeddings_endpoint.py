@@ -87,6 +87,13 @@ def breaks_off(handler: Handler, answer: Answer) -> None:
     handler.wfile.write(text[: len(text) // 2])
 
 
+def is_cut_short(handler: Handler, answer: Answer) -> None:
+    """Close the connection in the middle of an answer that does not say how long it is."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(json.dumps(answer).encode()[:50])
+
+
 def shuffled(handler: Handler, answer: Answer) -> None:
     handler.server.answered += handler.server.requests[-1]["input"]
     handler.reply({"data": answer["data"][::-1]})

@@ -63,7 +63,7 @@ def test_a_busy_endpoint_is_asked_again_when_it_says(server, waited):
 
 
 def test_a_broken_answer_is_asked_for_again(server, waited):
-    server.faults = [fake.breaks_off, fake.breaks_off]
+    server.faults = [fake.breaks_off, fake.is_cut_short]
     np.testing.assert_array_equal(open_teacher(server.address).encode(TEXTS), EXPECTED)
     assert waited == [1, 2]
 
@@ -136,6 +136,7 @@ def test_a_text_that_is_too_long_is_cut_and_the_others_keep_their_batch(server):
         ("http://localhost:8080", r"must end in /v1 or /v1/embeddings"),
         ("ftp://localhost/v1", r"is not an address of the form https://"),
         ("http://localhost:port/v1", r"is not an address of the form https://"),
+        ("http://local host/v1", r"is not an address of the form https://"),
         ("http:///v1", r"is not an address of the form https://"),
         ("https://me:secret@localhost/v1", r"^the teacher's address holds a password"),
     ],

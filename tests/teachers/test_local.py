@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -82,6 +83,27 @@ def test_the_licence_is_that_of_the_card(card, licence, tmp_path):
     if card is not None:
         (tmp_path / "README.md").write_text(card)
     assert licence_of(str(tmp_path)) == licence
+
+
+@pytest.mark.parametrize("name", ["owner/model", "model"])
+def test_the_licence_of_a_model_of_the_hub_is_that_of_its_card(name, tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    from banyan.teachers.local import licence
+
+    cards = {"owner/model": "mit", "sentence-transformers/model": "apache-2.0"}
+
+    def download(repository: str, file: str) -> str:
+        (tmp_path / file).write_text(f"---\nlicense: {cards[repository]}\n---\n")
+        return str(tmp_path / file)
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    assert licence(name) == ("mit" if "/" in name else "apache-2.0")
+
+
+def test_teachers_are_imported_without_torch():
+    program = "import sys, banyan.teachers; print({'torch', 'transformers', 'rich', 'pyarrow'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "set()\n"
 
 
 def test_a_teacher_that_runs_out_of_memory_gets_smaller_batches(folder, monkeypatch):

@@ -101,9 +101,7 @@ class Endpoint:
         try:
             request = urllib.request.Request(self.address, body, headers, method="POST")
             with self._opener.open(request, timeout=TIMEOUT) as reply:
-                answer = json.loads(reply.read())
-            self._answered = True
-            return answer
+                answer = reply.read()
         except urllib.error.HTTPError as error:
             with error:
                 raise self._judged(error) from None
@@ -113,7 +111,10 @@ class Endpoint:
             if isinstance(error, urllib.error.URLError) and not self._answered:  # perhaps a wrong address
                 raise BanyanError(f"cannot reach {self.address}: {why}") from None
             raise _Unavailable(f"does not answer ({why})") from None
-        except ValueError:
+        self._answered = True
+        try:
+            return json.loads(answer)
+        except ValueError:  # perhaps cut off
             raise _Unavailable("answered with something other than JSON") from None
 
     def _judged(self, error: urllib.error.HTTPError) -> Exception:
@@ -156,7 +157,8 @@ def _full(address: str) -> str:
     """The address to post to."""
     try:
         parts = urlsplit(address)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = good and address.isascii() and address.isprintable() and " " not in address
     except ValueError:
         good = False
     if not good:

@@ -55,6 +55,7 @@ def make_vectors(
     If the folder holds vectors of the same texts by the same teacher, they are kept and only the rest is made. The
     vector of a blank text is zeros; the teacher never sees it.
 
+    folder: of these vectors alone; it is created if necessary, and locked while vectors are made.
     what: the texts in a word, such as "lines", for messages.
     """
     folder = Path(folder)
@@ -152,6 +153,8 @@ class _Making:
         return made[[row.get(text, -1) for text in block]]
 
     def _failed(self, why: str) -> BanyanError:
+        if not self.done.count:
+            return BanyanError(why)
         kept = f"{self.done.count:,} of {self.done.total:,} vectors are kept"
         return BanyanError(f"{why}; {kept}, and the same command with --resume continues from there")
 
