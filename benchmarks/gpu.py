@@ -43,6 +43,7 @@ from banyan.support import devices
 from banyan.tokenizer import Tokenizer
 from banyan.training.gpu_steps import Steps
 from banyan.training.gpu_windows import DeviceStore
+from banyan.training.passages import parts
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option
 
@@ -122,7 +123,8 @@ class Trainer:
         self.model.precision = "bf16"
         self.optimiser = devices.adam(self.model.parameters(), self.config.lr)
         plain = self.config.trees == "plain"
-        self.store, self.step = DeviceStore(store, np.arange(len(store)), vocab_size, DEVICE, plain), 0
+        part, _ = parts(store, None, self.config, hold_out=False)
+        self.store, self.step = DeviceStore(part, vocab_size, DEVICE, plain), 0
         self.steps = Steps(
             self.model,
             self.optimiser,
@@ -133,7 +135,7 @@ class Trainer:
         )
 
     def windows(self, epoch: int) -> list[list[np.ndarray]]:
-        batches = shuffled_batches(len(self.store.indices), self.config.batch_size, 0, epoch)
+        batches = shuffled_batches(len(self.store.part), self.config.batch_size, 0, epoch)
         whole, last = batches[:-1], batches[-1:]
         return [*(whole[i : i + devices.WINDOW] for i in range(0, len(whole), devices.WINDOW)), last]
 

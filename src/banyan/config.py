@@ -136,6 +136,12 @@ class Config:
     )
     min_pieces: int = setting(4, "skip shorter sentences in training, in subwords", TEXT, COUNT)
     max_pieces: int = setting(200, "skip longer sentences in training, in subwords", TEXT, COUNT)
+    passage_sentences: int = setting(
+        1,
+        "train on passages of up to so many consecutive sentences of a paragraph, if the corpus has paragraphs",
+        TEXT,
+        COUNT,
+    )
 
     epochs: int | None = setting(
         15,
@@ -145,7 +151,7 @@ class Config:
         common=True,
         when_none="chosen from the size of the corpus, at most 15",
     )
-    batch_size: int = setting(512, "sentences per step", TRAINING, COUNT, common=True)
+    batch_size: int = setting(512, "sentences or passages per step", TRAINING, COUNT, common=True)
     lr: float = setting(1e-3, "learning rate of Adam", TRAINING, POSITIVE, common=True)
     final_lr_frac: float = setting(
         1.0,
@@ -173,6 +179,12 @@ class Config:
         0.3, "smaller part of a split sentence, as a fraction of its length", TRAINING,
         Range(lambda x: 0 < x <= 0.5, "in (0, 0.5]"),
     )  # fmt: skip
+    infonce_split: str = setting(
+        "anywhere",
+        "split passages of several sentences anywhere, or at the end of a sentence",
+        TRAINING,
+        choices=("anywhere", "sentence"),
+    )
     candidates: str = setting(
         "all",
         "softmax over the whole vocabulary, or over the tokens of the batch (sampled candidates, cheaper)",

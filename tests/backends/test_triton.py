@@ -43,6 +43,7 @@ from banyan.backends._triton.passes import rows  # noqa: E402
 from banyan.training import gpu_steps as gpu_steps_module  # noqa: E402
 from banyan.training import gpu_windows as windows  # noqa: E402
 from banyan.training.gpu_steps import Steps  # noqa: E402
+from banyan.training.passages import Part  # noqa: E402
 
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 FUNCTIONS = reference.Functions._fields
@@ -354,7 +355,7 @@ def store(monkeypatch) -> Store:
 @pytest.mark.parametrize("fits", [True, False])
 def test_a_window_holds_the_batches_that_the_store_gives(store, plain, fits, monkeypatch):
     monkeypatch.setattr(windows, "SHARE", 4 if fits else 1e30)
-    drawing = windows.DeviceStore(store, np.arange(40), 30, DEVICE, plain)
+    drawing = windows.DeviceStore(Part(store, np.arange(40), np.arange(1, 41)), 30, DEVICE, plain)
     assert (drawing.tokens is not None) == fits
     rng = np.random.default_rng(1)
     chosen = [rng.permutation(40)[:7] for _ in range(3)]
@@ -384,7 +385,7 @@ def falling(step: int) -> float:
 
 def gpu_steps(store, agree=None, **settings):
     model = small_model("triton", **settings)
-    drawing = windows.DeviceStore(store, np.arange(40), 30, DEVICE, "trees" in settings)
+    drawing = windows.DeviceStore(Part(store, np.arange(40), np.arange(1, 41)), 30, DEVICE, "trees" in settings)
     falls = model.config.final_lr_frac < 1
     optimiser = adam_with_a_tensor(model.parameters(), 0.05, falls)
     steps_before = 0

@@ -22,9 +22,8 @@ from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import LEAF, NO_DROPOUT, NODE, Dropout
 from banyan.model.graph import Graph
 from banyan.support import devices
-from banyan.training import run as training
 from banyan.training import train
-from banyan.training.distributed import Processes
+from banyan.training.passages import Part, parts
 from tests.helpers.batches import assert_holds, random_batch
 from tests.helpers.corpora import NOUNS, lines
 from tests.helpers.plain import BACKENDS, DROPOUT, VOCAB, made, plain_loss, same_loss_and_gradients
@@ -206,12 +205,12 @@ def test_training_with_infonce_learns_to_match_parts(tmp_path):
 def test_the_held_out_loss_is_the_training_loss_without_dropout(corpus, tmp_path):
     train(corpus, tmp_path / "out", epochs=1, **CROPS, **SMALL)
     _, model = before_and_after(tmp_path / "out")
-    _, held_out = training._parts(Store.open(tmp_path / "out/training/store"), None, 0, Processes())
-    batch = held_out.batch(np.arange(len(held_out)))
-    total, parts = objective.losses(model, model(model.structure(*crops.batch_with_crops(*batch, NO_DROPOUT, 0.4))))
+    _, held_out = parts(Store.open(tmp_path / "out/training/store"), None, Config(), hold_out=True)
+    batch = held_out.batch()
+    total, terms = objective.losses(model, model(model.structure(*crops.batch_with_crops(*batch, NO_DROPOUT, 0.4))))
     (row,) = [row for row in metrics(tmp_path / "out") if "dev_loss" in row]
     found = [row["dev_loss"], row["dev_reconstruction"], row["dev_infonce"]]
-    np.testing.assert_allclose(found, [total.item(), *parts.tolist()], rtol=1e-6)
+    np.testing.assert_allclose(found, [total.item(), *terms.tolist()], rtol=1e-6)
 
 
 def test_metrics_count_whole_sentences_and_compare_nodes_with_the_same_batch(corpus, tmp_path):
@@ -264,7 +263,7 @@ def test_a_window_holds_the_parts_of_the_cpu(plain, fits, monkeypatch):
     store = Store(tokens.astype(np.uint16), offsets, Report(), "")
     part = rng.permutation(40)[:35]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    drawing = windows.DeviceStore(store, part, 30, device, plain, 0.4)
+    drawing = windows.DeviceStore(Part(store, part, part + 1), 30, device, plain, 0.4)
     chosen = [rng.permutation(35)[:7] for _ in range(3)]
     dropouts = [Dropout(0.1, 8, step) for step in (5, 6, 7)]
     window = drawing.draw(chosen, dropouts)

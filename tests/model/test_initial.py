@@ -18,9 +18,8 @@ from banyan.model import BanyanModel, initial, lexical
 from banyan.support import threads
 from banyan.tokenizer.rules import BYTES
 from banyan.tokenizer.tokenizer import Tokenizer
-from banyan.training import run as training
 from banyan.training import train
-from banyan.training.distributed import Processes
+from banyan.training.passages import parts
 from tests.helpers.batches import random_batch
 from tests.helpers.training import SMALL, digest, interrupted_at
 
@@ -196,9 +195,9 @@ def test_a_run_begins_with_what_counting_tells(corpus, tmp_path):
     weights = before_any_step(corpus, tmp_path / "out", **NEW)
     config = Config.from_file(tmp_path / "out/config.json")
     pieces = Tokenizer.from_file(tmp_path / "out/tokenizer.json").pieces
-    part, held_out = training._parts(Store.open(tmp_path / "out/training/store"), None, config.seed, Processes())
+    part, held_out = parts(Store.open(tmp_path / "out/training/store"), None, config, hold_out=True)
     assert held_out is not None
-    text = part.batch(np.arange(len(part)))
+    text = part.batch()
     sketch = initial.character_sketches(pieces, *text, config.dim, config.seed)
     company = initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, CPU)
     np.testing.assert_allclose(weights["embedding"], 1.5 * sketch + 0.5 * company, rtol=1e-5, atol=1e-6)

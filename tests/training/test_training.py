@@ -26,7 +26,7 @@ from banyan import Banyan, BanyanError
 from banyan.config import Config
 from banyan.model import BanyanModel
 from banyan.support import devices
-from banyan.training import checkpoint, train
+from banyan.training import checkpoint, passages, train
 from banyan.training import run as training
 from banyan.training.folder import Given
 from tests.helpers.corpora import lines, write_lines
@@ -280,7 +280,7 @@ def test_a_window_of_steps_is_looked_at_once(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "window", lambda device: 5)
     monkeypatch.setattr(training.Run, "_step", lambda *args: events.append("step") or real_step(*args))
     monkeypatch.setattr(training, "_fetched", lambda values: events.append(len(values)) or real_fetched(values))
-    monkeypatch.setattr(training, "DEV_MOST", 0)
+    monkeypatch.setattr(passages, "DEV_MOST", 0)
     train(corpus, tmp_path / "out", epochs=1, **SMALL)
     window = ["step"] * 5 + [5, 5, 5]
     rest = [*["step"] * 3, 3, 3, 3]

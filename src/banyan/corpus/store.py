@@ -224,7 +224,7 @@ def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any]
             files.write_text(folder / _PROGRESS, json.dumps(dataclasses.asdict(done)))
             if progress:
                 progress(done.read, max(done.read, done.read * corpus.bytes_total // max(corpus.bytes_read, 1)))
-        out.flush()
+        _flush(out)
     _finish(folder, corpus, dtype, done)
 
 
@@ -234,11 +234,6 @@ class _Files(NamedTuple):
     tokens: BinaryIO
     offsets: BinaryIO
     paragraphs: BinaryIO | None
-
-    def flush(self) -> None:
-        for stream in filter(None, self):
-            stream.flush()
-            os.fsync(stream.fileno())
 
 
 def _resumable(folder: Path, recipe: dict[str, Any], dtype: np.dtype) -> _Progress:
@@ -283,12 +278,18 @@ def _append(block: list[Sentence], tokenizer: Pieces, out: _Files, dtype: np.dty
         first, done.begun = _first_kept(np.array([sentence.begins for sentence in block]), keep, done.begun)
         out.paragraphs.write((done.kept + first).astype(np.int64).tobytes())
         done.paragraphs += len(first)
-    out.flush()
+    _flush(out)
     done.read += len(block)
     done.kept += int(keep.sum())
     done.tokens += len(kept)
     done.too_short += int(short.sum())
     done.too_long += int(long.sum())
+
+
+def _flush(out: _Files) -> None:
+    for stream in filter(None, out):
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _first_kept(begins: np.ndarray, keep: np.ndarray, begun: bool) -> tuple[np.ndarray, bool]:

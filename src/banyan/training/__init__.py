@@ -2,6 +2,7 @@
 
 trainer      train(): check what was asked for, prepare the text, run
 run          the training loop
+passages     the passages of an epoch, and the held-out text
 metrics      metrics.jsonl and what the progress bar shows
 plots        loss.png
 folder       the run's folder: its lock, its settings, what must not be lost

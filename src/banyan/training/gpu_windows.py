@@ -16,10 +16,10 @@ import triton
 from torch import Tensor
 
 from banyan.backends._triton.batch import Batch, Noise
-from banyan.corpus.store import Store
 from banyan.model import crops
 from banyan.model.dropout import Dropout
 from banyan.model.graph import runs_of_tokens
+from banyan.training.passages import Part
 
 SHARE = 4  # the tokens may take one part in so many of the device's free memory
 ROUNDED = 1024, 128  # round the room for tokens and for leaves up to multiples of these
@@ -64,32 +64,33 @@ class Window:
 
 
 class DeviceStore:
-    """Draws batches from the sentences `indices` of a store. The tokens live on the device if they fit; otherwise each
-    window copies its own.
+    """Draws batches of passages. The tokens live on the device if they fit; otherwise each window copies its own.
 
-    smallest_part: the smallest share of a sentence that a part may have; None: no parts."""
+    part: the passages of the current epoch.
+    smallest_part: the smallest share of a passage that one of its two parts may have; None: no parts.
+    at_ends: split passages of several sentences at the end of a sentence."""
 
     def __init__(
         self,
-        store: Store,
-        indices: np.ndarray,
+        part: Part,
         vocab_size: int,
         device: torch.device,
         plain: bool,
         smallest_part: float | None = None,
+        at_ends: bool = False,
     ) -> None:
-        self.store, self.indices, self.vocab_size = store, indices, vocab_size
-        self.device, self.plain, self.smallest_part = device, plain, smallest_part
+        self.part, self.store, self.vocab_size = part, part.store, vocab_size
+        self.device, self.plain, self.smallest_part, self.at_ends = device, plain, smallest_part, at_ends
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
-        fits = 4 * store.n_tokens < free / SHARE
-        self.tokens = self._brought(np.asarray(store.tokens), np.int32) if fits else None
+        fits = 4 * self.store.n_tokens < free / SHARE
+        self.tokens = self._brought(np.asarray(self.store.tokens), np.int32) if fits else None
 
     def _brought(self, array: np.ndarray, dtype: type = np.int64) -> Tensor:
         return torch.from_numpy(array.astype(dtype)).to(self.device)
 
     def draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None = None) -> Window:
-        """A batch for each list of sentences, which are of one length, with its crops and with at least as much room
+        """A batch for each list of passages, which are of one length, with its crops and with at least as much room
         for tokens and leaves as `room`. Runs beside what the device is doing."""
         if self.stream is None:
             return self._draw(batches, dropouts, room)
@@ -100,7 +101,7 @@ class DeviceStore:
         return window
 
     def _draw(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout], room: Room | None) -> Window:
-        starts, lengths = self._sentences(batches, dropouts)
+        starts, lengths = self._spans(batches, dropouts)
         steps, B = lengths.shape
         sizes = lengths.sum(1)
         step = self._repeated(np.arange(steps), sizes)
@@ -121,15 +122,13 @@ class DeviceStore:
         of_sizes[:, 0], of_sizes[:, 1] = self._brought(sizes), n_leaves
         return Window(rows, needed, dropouts[0])
 
-    def _sentences(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and lengths of the sentences in each batch [steps, B], followed by those of their parts."""
-        sentences = self.indices[np.stack(batches)]
-        all_offsets = np.asarray(self.store.offsets)
-        starts = all_offsets[sentences]
-        lengths = all_offsets[sentences + 1] - starts
+    def _spans(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:
+        """Starts and lengths of the passages in each batch [steps, B], followed by those of their parts."""
+        starts, lengths = self.part[np.stack(batches)].spans()
         if self.smallest_part is None:
             return starts, lengths
-        return crops.with_crops(starts, lengths, dropouts, self.smallest_part)
+        ends = np.asarray(self.store.offsets) if self.at_ends else None
+        return crops.with_crops(starts, lengths, dropouts, self.smallest_part, ends)
 
     def _tokens(self, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from banyan.corpus.report import Report
-from banyan.corpus.store import Store, even_batches, shuffled, shuffled_batches
+from banyan.corpus.store import Store, even_batches, shuffled_batches
 from banyan.encoder import WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import Pairs, spearman
 from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import NO_DROPOUT, Dropout
+from banyan.model.graph import runs_of_tokens
 from banyan.support import devices, files
 from banyan.support.display import COMPILING, Display, duration
 from banyan.tokenizer import Tokenizer
@@ -41,12 +42,10 @@ from banyan.training.checkpoint import Progress
 from banyan.training.distributed import Processes
 from banyan.training.folder import CARD, LOSS, METRICS, RunFolder
 from banyan.training.metrics import Metrics, Pace, epoch_line, tensorboard_writer
+from banyan.training.passages import HELD_OUT, Part, parts
 
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
-
-DEV_SHARE, DEV_MOST = 100, 2000  # hold out one sentence in a hundred, and at most 2,000
-
 
 TEN_MILLION = 900  # steps per epoch of a corpus of ten million words; smaller corpora get more epochs
 FEWEST = {"all": 5, "batch": 3}  # epochs, by softmax candidates
@@ -61,24 +60,6 @@ def suitable_epochs(steps: int, candidates: str = "all") -> int:
 
 class Interrupted(KeyboardInterrupt):
     """The user interrupted the run, and it was saved."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of the sentences of a store."""
-
-    store: Store
-    indices: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def batch(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.store.batch(self.indices[chosen])
-
-    def lengths(self, chosen: np.ndarray) -> np.ndarray:
-        indices, offsets = self.indices[chosen], np.asarray(self.store.offsets)
-        return offsets[indices + 1] - offsets[indices]
 
 
 class _Loss(nn.Module):
@@ -111,11 +92,14 @@ class Run:
         self.folder, self.out, self.us = folder, folder.out, us
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs, self.report = display, pairs, report
-        self.share = share  # sentences per step in this process
+        self.share = share  # passages per step in this process
         self.smallest_part = crops.smallest_part(self.config)
+        self.at_ends = self.config.infonce_split == "sentence"
         self.terms = objective.terms(self.config)
         self.device = model.embedding.device
-        self.train_part, self.dev_part = _parts(store, dev, self.config.seed, us)
+        self.text, held_out = parts(store, dev, self.config, hold_out=us.first)  # only the first process evaluates
+        self.train_part = self.text.passages(self.config, 0)
+        self.dev_part = held_out.passages(self.config, HELD_OUT) if held_out else None
         self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_decays)
         data = store.fingerprint + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
@@ -138,17 +122,19 @@ class Run:
         """Initialise token vectors and lexical sketches from statistics of the corpus."""
         from banyan.model import initial, lexical
 
-        config, part, pieces = self.config, self.train_part, self.tokenizer.pieces
+        config, pieces = self.config, self.tokenizer.pieces
         with self.display.patience("counting which tokens occur together", 1):
-            text = part.batch(np.arange(0, len(part), math.ceil(part.store.n_tokens / initial.MOST)))
+            some = self.text[:: math.ceil(self.text.store.n_tokens / initial.MOST)]
+            text = some.batch()
+            sentences = text[0], np.append(0, some.sentences().spans()[1].cumsum())
             rows = np.zeros((len(pieces), config.dim), np.float32)
             if config.init_sketch:
-                rows += config.init_sketch * initial.character_sketches(pieces, *text, config.dim, config.seed)
+                rows += config.init_sketch * initial.character_sketches(pieces, *sentences, config.dim, config.seed)
             if config.init_ppmi:
                 vectors = initial.ppmi_vectors(*text, len(pieces), config.dim, config.seed, self._counting())
                 rows += config.init_ppmi * vectors
             if config.lexical_dim:  # different random vectors from those above
-                sketches = initial.character_sketches(pieces, *text, config.lexical_dim, config.seed + 1)
+                sketches = initial.character_sketches(pieces, *sentences, config.lexical_dim, config.seed + 1)
                 self.model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
         if config.init_sketch or config.init_ppmi:
             self.model.embedding.copy_(torch.from_numpy(rows))
@@ -168,7 +154,6 @@ class Run:
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """Train for the remaining epochs."""
         self.epoch_steps = self._steps_of_an_epoch()
-        self.size_changes = self._size_changes()
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend.on_device else None
         self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config.candidates)
@@ -184,6 +169,7 @@ class Run:
             first_step = stack.enter_context(self.display.patience(COMPILING, 5))
             meter = Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.epochs)
             while self.progress.epoch < self.epochs:
+                self._begin_epoch()
                 for window, following in pairwise([*self._windows(), []]):
                     rows, stop = self._window(window, following, asked)
                     first_step.cancel()
@@ -200,10 +186,18 @@ class Run:
         self.seconds = time.monotonic() - started
 
     def _steps_of_an_epoch(self) -> int:
+        """The number of steps of the first epoch. The others take as many, although their passages differ."""
         steps = math.ceil(len(self.train_part) / self.share)
         if not self.progress.even_batches:
             return self.us.least(steps)
-        return min(self.us.most(steps), self.us.least(len(self.train_part)))  # every process has a batch in every step
+        fewest = self.text.fewest_passages(self.config.passage_sentences)
+        return min(self.us.most(steps), self.us.least(fewest))  # every process has a batch in every step
+
+    def _begin_epoch(self) -> None:
+        self.train_part = self.text.passages(self.config, self.progress.epoch)
+        self.size_changes = self._size_changes()
+        if self.gpu:
+            self.gpu.store.part = self.train_part
 
     def _size_changes(self) -> set[int]:
         """The batches of an epoch at which the batch size of some process changes. Windows end there in all processes,
@@ -213,8 +207,12 @@ class Run:
         return {int(change) for change in changes}
 
     def _tell_what_is_ahead(self, steps: int) -> None:
-        (sentences,) = self.us.total([len(self.train_part)])
-        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few sentences)"
+        sentences, paragraphs = self.us.total([self.text.counts.sum(), len(self.text)])
+        held_out = ", none held out (too few sentences)"
+        if self.dev_part:
+            held_out = f", {self.dev_part.counts.sum():,} held out"
+        if paragraphs < sentences:
+            held_out = f" in {paragraphs:,.0f} paragraphs{held_out}"
         where = devices.described(self.device, self.model.precision)
         processes = f" in each of {self.us.world} processes" if self.us.several else ""
         self.display.note(f"training on {sentences:,.0f} sentences{held_out}: {steps:,} steps on {where}{processes}")
@@ -237,8 +235,8 @@ class Run:
         from banyan.training.gpu_windows import DeviceStore, Room
 
         plain = self.config.trees == "plain"
-        part, vocab_size = self.train_part, self.tokenizer.vocab_size
-        store = DeviceStore(part.store, part.indices, vocab_size, self.device, plain, self.smallest_part)
+        vocab_size = self.tokenizer.vocab_size
+        store = DeviceStore(self.train_part, vocab_size, self.device, plain, self.smallest_part, self.at_ends)
         return Steps(
             self.model,
             self.optimiser,
@@ -272,19 +270,20 @@ class Run:
         """Run a step for each batch. Return the metrics over all processes, and whether one was asked to stop."""
         losses, terms, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
         n = len(losses)
-        sizes = np.array([self._sizes(indices, self._dropout(i)) for i, indices in enumerate(window[:n])])
+        sizes = np.array([self._sizes(indices) for indices in window[:n]])
         columns = [_fetched(losses), _fetched(nodes), *sizes.T.tolist(), *np.array(_fetched(terms)).T.tolist()]
         figures = self.us.total([*itertools.chain(*columns), bool(asked)])
         return [self._row(i, *figures[i:-1:n]) for i in range(n)], figures[-1] > 0
 
-    def _sizes(self, indices: np.ndarray, dropout: Dropout) -> tuple[int, int, int]:
+    def _sizes(self, indices: np.ndarray) -> tuple[int, int, int]:
         """Sentences and tokens of a batch, and the nodes that its plain trees would have, including those of crops."""
-        lengths = self.train_part.lengths(indices)
-        sentences, tokens = len(lengths), int(lengths.sum())
+        part = self.train_part[indices]
+        lengths = part.spans()[1]
+        sentences, tokens, trees = int(part.counts.sum()), int(lengths.sum()), len(part)
         if self.smallest_part is None:
-            return sentences, tokens, 2 * tokens - sentences
-        of_crops = crops.draw(lengths[None], [dropout], self.smallest_part)[1]
-        return sentences, tokens, 2 * (tokens + int(of_crops.sum())) - 3 * sentences
+            return sentences, tokens, 2 * tokens - trees
+        of_crops = tokens + int((lengths == 1).sum())  # a passage of one token is both of its parts
+        return sentences, tokens, 2 * (tokens + of_crops) - 3 * trees
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
         """The loss of each step, its parts, and the nodes, as numbers or as tensors on the device. A single process
@@ -319,12 +318,14 @@ class Run:
         smallest_part: float | None = None,
     ) -> Iterator[Any]:
         """The graph of each batch, made one at a time, because it depends on the current weights. With smallest_part,
-        the graphs include the two parts of each sentence."""
+        the graphs include the two parts of each passage."""
+        tokens, offsets = np.asarray(part.store.tokens), np.asarray(part.store.offsets)
         for indices, dropout in zip(chosen, dropouts, strict=True):
-            batch = part.batch(indices)
+            starts, lengths = part[indices[None]].spans()
             if smallest_part is not None:
-                batch = crops.batch_with_crops(*batch, dropout, smallest_part)
-            yield self.model.structure(*batch, dropout)
+                ends = offsets if self.at_ends else None
+                starts, lengths = crops.with_crops(starts, lengths, [dropout], smallest_part, ends)
+            yield self.model.structure(*runs_of_tokens(tokens, starts[0], lengths[0]), dropout)
 
     def _step(self, graph: Any, dropout: Dropout, i: int) -> tuple[Tensor, Tensor]:
         """Take the i-th step from now: forward, backward, optimiser. Return the loss and its parts, possibly still on
@@ -462,16 +463,6 @@ def _fetched(values: Sequence[Any]) -> list[Any]:
 
 def _diverged(what: str) -> BanyanError:
     return BanyanError(f"{what}: try a lower lr, with --overwrite")
-
-
-def _parts(store: Store, dev: Store | None, seed: int, us: Processes) -> tuple[Part, Part | None]:
-    """The training and the held-out sentences. Only the first process holds out text and evaluates."""
-    if dev is not None:
-        return Part(store, np.arange(len(store))), Part(dev, np.arange(min(len(dev), DEV_MOST)))
-    held_out = min(len(store) // DEV_SHARE, DEV_MOST) if us.first else 0
-    order = shuffled(len(store), seed, epoch=2**32)  # a stream that no epoch uses
-    kept, out = np.sort(order[held_out:]), np.sort(order[:held_out])
-    return Part(store, kept), Part(store, out) if held_out else None
 
 
 @contextmanager

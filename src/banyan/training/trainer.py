@@ -142,9 +142,10 @@ class _Job:
         folder, us = self.folder, self.us
         self.config, self.given = folder.settle(settings, Given.of(**paths), self.resume)
         self.precision = backends.choose_precision(precision, self.place, self.config.matrix_width)
-        self.text = _corpus(*text, spool, us)
+        paragraphs = self.config.passage_sentences > 1
+        self.text = _corpus(*text, paragraphs, spool, us)
         dev = self.given.dev
-        self.dev_text = _dev_text(dev, text.column, text.layout, spool, us) if dev else None
+        self.dev_text = _dev_text(dev, text.column, text.layout, paragraphs, spool, us) if dev else None
         self.pairs = read_pairs(self.given.pairs) if self.given.pairs else None
         self.own_tokenizer = folder.work / TOKENIZER
         self.begun = self.resume and self.own_tokenizer.exists()
@@ -193,22 +194,29 @@ class _Job:
 
 
 def _corpus(
-    sources: str | Path | Sequence[str | Path], column: str | None, layout: str, spool: Path | None, us: Processes
+    sources: str | Path | Sequence[str | Path],
+    column: str | None,
+    layout: str,
+    paragraphs: bool,
+    spool: Path | None,
+    us: Processes,
 ) -> Corpus:
     names = [sources] if isinstance(sources, str | Path) else list(sources)
     if us.several and "-" in map(str, names):
         raise BanyanError(f"{us.world} processes cannot all read standard input: write it to a file first")
-    return Corpus(names, column=column, layout=layout, spool=spool)
+    return Corpus(names, column=column, layout=layout, spool=spool, paragraphs=paragraphs)
 
 
-def _dev_text(dev: str, column: str | None, layout: str, spool: Path | None, us: Processes) -> Corpus:
+def _dev_text(
+    dev: str, column: str | None, layout: str, paragraphs: bool, spool: Path | None, us: Processes
+) -> Corpus:
     """The held-out text. The column applies to it, too, if it is a table."""
     is_text = file_kind(Path(dev)) in ("text", None)
-    return _corpus(dev, None if is_text else column, layout, spool, us)
+    return _corpus(dev, None if is_text else column, layout, paragraphs, spool, us)
 
 
 def _share(batch_size: int, us: Processes) -> int:
-    """The number of sentences per step in each process."""
+    """The number of sentences or passages per step in each process."""
     if batch_size % us.world:
         raise BanyanError(f"{us.world} processes cannot share batch_size {batch_size}: choose a multiple of {us.world}")
     return batch_size // us.world
