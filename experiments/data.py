@@ -17,6 +17,8 @@ from experiments.places import ROOT
 
 VARIABLE = "BANYAN_DATA"
 SHOWN = Path(f"${VARIABLE}")  # the folder as recorded commands write it
+PARAGRAPHS = "en_paragraphs"  # English in paragraphs; the other corpora are shuffled sentences
+ENGLISH = ("en", PARAGRAPHS)
 
 
 def data_folder() -> Path:

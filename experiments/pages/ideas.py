@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from experiments.data import ENGLISH
 from experiments.pages.markdown import listed, table
 from experiments.records.estimates import CLEAR, NOT_RUN, Estimate
 from experiments.records.store import IDEAS, RUNS, Records
@@ -33,7 +34,8 @@ PAPER: Settings = {  # preset paper: the settings that a table may show, by thei
     "lexical_weight": 0.7, "init_gate": None, "dropout": 0.1, "subword_model": "bpe", "vocab_size": None,
     "vocab_factor": 1.0, "zero_digits": True, "sublinear_tf": False, "epochs": 15, "batch_size": 512, "lr": 1e-3,
     "final_lr_frac": 1.0, "objective": "cross-entropy", "infonce_weight": 0.0, "infonce_temperature": 0.05,
-    "infonce_min_part": 0.3, "crop_kind": "parts", "candidates": "all", "output": 0.0,
+    "infonce_min_part": 0.3, "crop_kind": "parts", "candidates": "all", "output": 0.0, "passage_sentences": 1,
+    "infonce_split": "anywhere",
 }  # fmt: skip
 _TRAINING = ("dropout", "batch_size", "lr", "final_lr_frac", "objective", "infonce_weight", "candidates", "output")
 _CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
@@ -57,6 +59,8 @@ _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are sho
     "vocab_factor": lambda factor: f"vocabulary × {factor:g}",
     "zero_digits": lambda zero: "digits replaced by 0" if zero else "digits kept",
     "sublinear_tf": lambda sublinear: "each token once" if sublinear else "repeats kept",
+    "passage_sentences": lambda n: "single sentences" if n == 1 else f"passages of {n} sentences",
+    "infonce_split": lambda at: "split anywhere" if at == "anywhere" else "split at the end of a sentence",
     "dim": lambda n: f"{n} dimensions",
     "dropout": lambda share: f"dropout {share:g}",
     "batch_size": lambda n: f"batches of {n:,}",
@@ -72,10 +76,11 @@ def render(results: Path) -> str:
     ideas, paper = Records.read(results / IDEAS), Records.read(results / RUNS)
     runs = [run for name in ideas.names() for run in ideas[name]]
     parts = [_noise(paper)]
-    for group, members in _grouped([run for run in runs if run["language"] == "en"]):
+    english, foreign = ([run for run in runs if (run["language"] in ENGLISH) == wanted] for wanted in (True, False))
+    for group, members in _grouped(english):
         parts += [f"### The {group.removesuffix('-list')} list", f"{_shared(members)} {CODE.get(group, '')}".rstrip()]
         parts += [_english(members)]
-    if others := [run for _, members in _grouped([run for run in runs if run["language"] != "en"]) for run in members]:
+    if others := [run for _, members in _grouped(foreign) for run in members]:
         parts += ["### Other languages", f"Development sets of SemRel. {_shared(others)}", _languages(others, paper)]
     return "\n\n".join(parts)
 

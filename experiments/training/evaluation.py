@@ -19,6 +19,7 @@ from banyan.evaluate.outcome import mean
 from banyan.evaluate.suites import Result
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
+from experiments.data import ENGLISH as ENGLISH_TEXTS
 from experiments.training.weights import config_of
 
 ENGLISH = ("sts", "words", "retrieval", "dev")
@@ -40,13 +41,13 @@ def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path
 
 
 def suites_of(language: str, classification: bool) -> list[str]:
-    if language != "en":
+    if language not in ENGLISH_TEXTS:
         return ["languages", "dev"]
     return [*ENGLISH, *([CLASSIFICATION] if classification else [])]
 
 
 def _suite(encode: Any, suite: str, data: Path, language: str) -> list[Result]:
-    languages = [] if language == "en" else [language]
+    languages = [] if language in ENGLISH_TEXTS else [language]
     if suite == "dev" and language == "es":  # Spanish has no development set
         return []
     return suites.run(encode, suite, data, languages)
@@ -109,7 +110,7 @@ def _settle(cores: int) -> None:
 def check_data(data: Path, language: str, wanted: list[str]) -> None:
     """Raise an error before training if evaluation sets are missing."""
     for suite in wanted:
-        languages = [] if language == "en" else [language]
+        languages = [] if language in ENGLISH_TEXTS else [language]
         if suite == "dev" and language == "es":
             continue
         found = suites.tasks(suite, data, languages)

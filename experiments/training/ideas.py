@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.data import ENGLISH, PARAGRAPHS
 from experiments.training.runs import Experiment
 
 EPOCHS = 5
@@ -84,13 +85,21 @@ _TWELFTH: dict[str, dict[str, Any]] = {
     "x2-crops-1": {"vocab_factor": 2.0, "infonce_weight": 1.0},
     "x2-no-spelling-crops-1": {"vocab_factor": 2.0, "init_sketch": 0.0, "infonce_weight": 1.0},
 }
+_THIRTEENTH: dict[str, dict[str, Any]] = {
+    "cut": {"passage_sentences": 1},  # the same text, cut into sentences
+    "2": {"passage_sentences": 2},
+    "2-ends": {"passage_sentences": 2, "infonce_split": "sentence"},
+    "2-few-epochs": {"passage_sentences": 2, "epochs": 6},  # as many as the text cut into sentences gets
+    "3": {"passage_sentences": 3},
+    "3-ends": {"passage_sentences": 3, "infonce_split": "sentence"},
+}
 
 
 def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
     merged: dict[str, Any] = {"epochs": EPOCHS}
     for some in settings:
         merged |= some
-    named = name if language == "en" else f"{name}-{language}"
+    named = name if language in ENGLISH else f"{name}-{language}"
     return Experiment(named, (group, "ideas"), 1, language, settings=merged, choosing=True, **more)
 
 
@@ -166,5 +175,11 @@ IDEAS = [
         _idea(f"twelfth-{name}", TWELFTH, _TWELFTH[name], {"epochs": None}, group="twelfth-list", language=language)
         for name in ("0", "no-spelling", "x2", "x2-no-spelling")
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
+    ),
+    # running text: passages of two or three sentences, and where InfoNCE splits them
+    *(
+        _idea(f"thirteenth-{name}", {"epochs": None, **settings}, group="thirteenth-list", language=PARAGRAPHS,
+              preset="default")
+        for name, settings in _THIRTEENTH.items()
     ),
 ]

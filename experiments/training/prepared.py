@@ -6,7 +6,9 @@ again.
 
 from __future__ import annotations
 
+import lzma
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from banyan.config import Config
@@ -14,9 +16,12 @@ from banyan.corpus import Corpus
 from banyan.corpus.store import Store
 from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError
+from banyan.support import files
 from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from experiments.data import corpus
+
+HELD_OUT = 500  # lines
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,25 @@ def prepared(language: str, data: Path, work: Path, display: Display, config: Co
     """The prepared corpus of a language, made if needed, with the tokenizer of the settings (default: preset paper)."""
     config = config or Config()
     folder = work / name_of(language, config)
-    train, dev = (corpus(data, language, split) for split in ("train", "dev"))
+    train, dev = _texts(data, language, folder)
     tokenizer = _tokenizer(folder, train, config, display)
     store = _store(folder / "store", train, tokenizer, config, display)
     return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, config, display))
+
+
+def _texts(data: Path, language: str, folder: Path) -> tuple[Path, Path]:
+    """The training and the held-out text. Of a corpus without a file of held-out text, the first lines are held out."""
+    train, dev = (corpus(data, language, split) for split in ("train", "dev"))
+    if dev.exists() or not train.exists():
+        return train, dev
+    own = folder / "text"
+    paths = own / "train.txt", own / "dev.txt"
+    if not all(path.exists() for path in paths):
+        own.mkdir(parents=True, exist_ok=True)
+        with lzma.open(train, "rt", encoding="utf-8", newline="\n") as lines:
+            files.write_text(paths[1], "".join(islice(lines, HELD_OUT)))
+            files.write_text(paths[0], "".join(lines))
+    return paths
 
 
 def name_of(language: str, config: Config) -> str:
@@ -70,7 +90,7 @@ def _store(folder: Path, corpus: Path, tokenizer: Tokenizer, config: Config, dis
     with display.bar("tokenising", None, "sentences") as meter:
         return Store.build(
             folder,
-            Corpus(corpus),
+            Corpus(corpus, paragraphs=True),
             tokenizer,
             min_pieces=config.min_pieces,
             max_pieces=config.max_pieces,

@@ -3,9 +3,10 @@
     python -m experiments.training.reproduce all --prepare --work work
     python -m experiments.training.reproduce english languages --work work --seeds 0 1 2 3
 
-NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls, presets, all,
-ideas. One seed of everything is trained first. A run is recorded in experiments/results/runs/NAME-SEED.json, an idea in
-experiments/results/ideas.jsonl; `python -m experiments.pages` makes the pages from them.
+NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls, presets,
+paragraphs, all, ideas. One seed of everything is trained first. A run is recorded in
+experiments/results/runs/NAME-SEED.json, an idea in experiments/results/ideas.jsonl; `python -m experiments.pages` makes
+the pages from them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 from banyan.config import DEFAULT_PRESET, Config
 from banyan.evaluate.suites import LANGUAGES
-from experiments.data import SHOWN, corpus
+from experiments.data import PARAGRAPHS, SHOWN, corpus
 
 LANGUAGE_EPOCHS = 8
 STRUCTURES = ("random", "balanced", "right-branching")
@@ -44,6 +44,8 @@ class Experiment:
         settings = self.config(seed).to_dict()
         if not self.trained:
             settings["epochs"] = 0
+        if self.language != PARAGRAPHS:  # without effect
+            settings["passage_sentences"] = Config().passage_sentences
         return {"name": self.name, "seed": seed, "language": self.language, "model": self.model, "settings": settings}
 
     def command(self, seed: int) -> str | None:
@@ -51,7 +53,8 @@ class Experiment:
         if self.model != "banyan" or not self.trained:
             return None
         train, dev = (corpus(SHOWN, self.language, split) for split in ("train", "dev"))
-        parts = ["banyan", "train", str(train), "--dev", str(dev), "--out", f"models/{self.name}-{seed}"]
+        held_out = [] if self.language == PARAGRAPHS else ["--dev", str(dev)]  # a part of the text, as by default
+        parts = ["banyan", "train", str(train), *held_out, "--out", f"models/{self.name}-{seed}"]
         if self.preset != DEFAULT_PRESET:
             parts += ["--preset", self.preset]
         usual = Config.from_preset(self.preset).to_dict()
@@ -65,6 +68,10 @@ class Experiment:
 
 def _ablation(name: str, preset: str, importance: int = 2, **settings: Any) -> Experiment:
     return Experiment(name, ("ablations",), importance, preset=preset, settings=settings)
+
+
+def _on_paragraphs(name: str, **settings: Any) -> Experiment:
+    return Experiment(name, ("paragraphs",), 1, PARAGRAPHS, "default", settings)
 
 
 _DIAGONAL: dict[str, Any] = {"functions": "diagonal", "channels": 128}
@@ -93,6 +100,8 @@ _ALL = [
     Experiment("default", ("presets",), 1, preset="default"),
     Experiment("light", ("presets",), 1, preset="light"),
     *(Experiment(f"default-{name}", ("presets",), 1, name, preset="default") for name in LANGUAGES),
+    _on_paragraphs("default-paragraphs"),
+    _on_paragraphs("default-paragraphs-cut", passage_sentences=1),  # the same text, cut into sentences
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
-GROUPS = ("english", "ablations", "channels", "languages", "controls", "presets")
+GROUPS = ("english", "ablations", "channels", "languages", "controls", "presets", "paragraphs")

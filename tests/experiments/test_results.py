@@ -16,6 +16,7 @@ import torch
 from banyan.config import Config
 from banyan.corpus.store import Store
 from banyan.evaluate.retrieval import Beir, retrieval
+from banyan.support.display import Display
 from experiments.data import paper_source
 from experiments.pages import claims as page_claims
 from experiments.pages import ideas as page_ideas
@@ -24,7 +25,7 @@ from experiments.places import DOCS, RESULTS
 from experiments.records import paper_tables, sets, store
 from experiments.records.estimates import Estimate, clearly
 from experiments.records.material import Material
-from experiments.training import no_tree, plan, reproduce, runs
+from experiments.training import no_tree, plan, prepared, reproduce, runs
 from experiments.training.ideas import IDEAS
 
 
@@ -386,6 +387,22 @@ def test_prepared_folders_are_enough_where_the_corpus_is_not(tiny):
     assert reproduced(tiny, "tree", "--prepare") == 0
     (tiny / "corpora").rename(tiny / "elsewhere")
     assert reproduced(tiny, "tree-untrained") == 0
+
+
+def test_a_corpus_without_held_out_text_holds_out_its_first_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepared, "HELD_OUT", 5)
+    rng = np.random.default_rng(0)
+    said = [["the dog and the cat sat on it." for _ in range(rng.integers(1, 5))] for _ in range(40)]
+    corpus = tmp_path / "corpora" / "en_paragraphs" / "train.txt.xz"
+    corpus.parent.mkdir(parents=True)
+    corpus.write_bytes(lzma.compress("\n".join("\t".join(one) for one in said).encode()))
+    config = Config(vocab_size=300)
+    for _ in range(2):
+        text = prepared.prepared("en_paragraphs", tmp_path, tmp_path / "work", Display(quiet=True), config)
+        assert np.diff([*text.dev.paragraphs, len(text.dev)]).tolist() == list(map(len, said[:5]))
+        assert np.diff([*text.store.paragraphs, len(text.store)]).tolist() == list(map(len, said[5:]))
+        if corpus.exists():
+            corpus.unlink()  # the second time, the folder is enough
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tiny, capsys, monkeypatch):
