@@ -2,6 +2,10 @@
 
 trainer      train(): check what was asked for, prepare the text, run
 run          the training loop
+passages     the passages of an epoch, and the held-out text
+beginning    initial weights: statistics of the corpus, or the vectors of a teacher
+teaching     the options of train() for teachers and translations
+lessons      texts and the vectors that a teacher gives them
 metrics      metrics.jsonl and what the progress bar shows
 plots        loss.png
 folder       the run's folder: its lock, its settings, what must not be lost
