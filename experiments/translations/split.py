@@ -133,11 +133,12 @@ class _Kept(dict[int, str | None]):
         return self[code]
 
 
-_KEPT = _Kept()
+# Arabic vowel marks and the tatweel go too: the parallel texts have none, but the corpora do.
+_KEPT = _Kept(dict.fromkeys([0x640, 0x670, *range(0x64B, 0x660)]))
 
 
 def key(text: str) -> str:
-    """Return the text without case, punctuation and white space."""
+    """Return the text without case, punctuation, white space and Arabic vowel marks."""
     return unicodedata.normalize("NFC", text).casefold().translate(_KEPT)
 
 

@@ -35,9 +35,10 @@ def english(pairs: list[Pair]) -> set[str]:
     return {key(pair.english) for pair in pairs}
 
 
-def test_keys_ignore_case_punctuation_and_white_space_but_not_vowel_signs():
+def test_keys_ignore_case_punctuation_and_white_space_but_not_indic_vowel_signs():
     assert key("  “Don't” GO, 7-times! ") == key("dont go 7 TIMES") == "dontgo7times"
     assert key("कि") != key("का")
+    assert key("قَالَ") == key("قال")
 
 
 def test_what_one_language_holds_out_no_language_trains_on():
