@@ -165,7 +165,7 @@ class Run:
         self.epoch_steps = self._steps_of_an_epoch()
         self.loss = self._averaged(_Loss(self.model))
         self.gpu = self._gpu_steps() if self.model.backend.on_device else None
-        self.epochs = self.config.epochs or suitable_epochs(self.epoch_steps, self.config)
+        self.epochs = self.config.epochs or suitable_epochs(self._steps_over_sentences(), self.config)
         steps = self.epochs * self.epoch_steps
         self._tell_what_is_ahead(steps)
         self.saved = started = time.monotonic()
@@ -201,6 +201,12 @@ class Run:
             return self.us.least(steps)
         fewest = self.text.fewest_passages(self.config.passage_sentences)
         return min(self.us.most(steps), self.us.least(fewest))  # every process has a batch in every step
+
+    def _steps_over_sentences(self) -> int:
+        """The steps that an epoch would take if every sentence were a passage. The number of epochs depends on them:
+        passages need no more epochs than the same text cut into sentences."""
+        sentences, passages = self.us.total([int(self.text.counts.sum()), len(self.train_part)])
+        return max(1, round(self.epoch_steps * sentences / passages))
 
     def _begin_epoch(self) -> None:
         self.train_part = self.text.passages(self.config, self.progress.epoch)

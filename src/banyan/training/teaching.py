@@ -91,6 +91,7 @@ class Teaching:
         """Make the lessons in a folder, or open them if they are finished."""
         width = config.taught_dim or config.dim
         option = "taught-dim" if config.taught_dim else "dim"
+        folder = folder.resolve()  # fingerprints contain paths, and the folder may be a link that runs share
         asked = Asked(folder, tokenizer, config.max_pieces, width, display, option)
         if self.stored:
             assert self.teacher
