@@ -12,6 +12,7 @@ from experiments.pages.claims import far_apart, in_short
 from experiments.pages.compared import compared
 from experiments.pages.markdown import given, section, table
 from experiments.pages.presets import presets
+from experiments.pages.taught import taught
 from experiments.records import entries
 from experiments.records.estimates import NOT_RUN, Estimate, paper_told
 from experiments.records.material import Material
@@ -41,6 +42,7 @@ def render(results: Path) -> str:
         _entries("12. Baselines without training", "baselines", results, material),
         presets(material, entries.read(results / "paired.json") | entries.read(results / "compact.json")),
         compared(material, results / "compared"),
+        taught(material),
         _how(material.records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

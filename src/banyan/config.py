@@ -352,6 +352,7 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "vocab_factor": 2.0,
     "zero_digits": False,
     "sublinear_tf": True,
+    "passage_sentences": 2,
     "init_sketch": 1.0,
     "init_ppmi": 1.0,
     "lexical_dim": 512,

@@ -1,0 +1,40 @@
+"""The section of RESULTS.md about models that learn from a teacher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.pages.markdown import section, table
+from experiments.records.estimates import Estimate
+from experiments.records.material import Material
+from experiments.records.sets import SPEARMAN, STS, WORDS
+
+RUNS = {
+    "default": "`default`, no teacher",
+    "taught": "teacher",
+    "taught-150000": "teacher, 150,000 lines",
+    "taught-50000": "teacher, 50,000 lines",
+    "taught-stored": "stored vectors of lines",
+}
+TOLD = (
+    "`banyan train en.txt --teacher sentence-transformers/all-MiniLM-L6-v2` on the English corpus of `default`, with "
+    "preset `taught`, chosen on the development sets (docs/experiments.md). The teacher encodes all lines, or a sample "
+    "of them, a span of each line, and the vocabulary. *Stored vectors* have neither spans nor vocabulary: that is what "
+    "`--teacher vectors.npy` learns from. Spearman's ρ × 100; for ArguAna nDCG@10 × 100. "
+    "Regenerate with `python -m experiments.training.taught`."
+)
+
+
+def taught(material: Material) -> str:
+    rows = [*_sets(material, "sts", STS, "mean of 8"), *_sets(material, "words", WORDS, "mean of 3")]
+    rows.append(["ArguAna", *(material.records.figure(run, "arguana", "nDCG@10").told() for run in RUNS)])
+    return section("15. Learning from a teacher", TOLD, table(["set", *RUNS.values()], rows))
+
+
+def _sets(material: Material, group: str, sets: dict[str, str], mean: str) -> list[list[Any]]:
+    names = [*sets.items(), (f"**{mean}**", "")]
+    return [[name, *(_figure(material, run, group, task).told() for run in RUNS)] for name, task in names]
+
+
+def _figure(material: Material, run: str, group: str, task: str) -> Estimate:
+    return material.records.figure(run, task, SPEARMAN) if task else material.records.score(run, group)
