@@ -26,6 +26,8 @@ TOLD = (
 
 
 def taught(material: Material) -> str:
+    if not material.records["taught"]:
+        return ""
     rows = [*_sets(material, "sts", STS, "mean of 8"), *_sets(material, "words", WORDS, "mean of 3")]
     rows.append(["ArguAna", *(material.records.figure(run, "arguana", "nDCG@10").told() for run in RUNS)])
     return section("15. Learning from a teacher", TOLD, table(["set", *RUNS.values()], rows))
