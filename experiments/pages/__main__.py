@@ -2,7 +2,7 @@
 
     python -m experiments.pages [--check]
 
-RESULTS.md is written as a whole. In README.md, docs/experiments.md, docs/latin.md and docs/baselines/*.md only the
+RESULTS.md is written as a whole. In README.md, docs/experiments.md, docs/which.md, docs/latin.md and docs/baselines/*.md only the
 parts between marks are written.
 """
 
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from banyan.support.files import write_text
-from experiments.pages import ideas, latin, results, systems
+from experiments.pages import ideas, latin, results, systems, taught
 from experiments.pages.markdown import GENERATED, between
 from experiments.places import DOCS, RESULTS, ROOT
 from experiments.records import entries
@@ -23,7 +23,11 @@ from experiments.records.material import Material
 def pages() -> dict[Path, str]:
     """The text of each page, as it should be."""
     material = Material.read(RESULTS)
-    parts = {ROOT / "README.md": results.summary(material), DOCS / "experiments.md": ideas.render(RESULTS)}
+    parts = {
+        ROOT / "README.md": results.summary(material),
+        DOCS / "experiments.md": ideas.render(RESULTS),
+        DOCS / "which.md": taught.which(material),
+    }
     found = {ROOT / "RESULTS.md": results.render(RESULTS)}
     found |= {path: between(_text(path), GENERATED, f"{part}\n") for path, part in parts.items()}
     found[latin.PAGE] = latin.filled(_text(latin.PAGE), entries.read(RESULTS / "latin.json"))

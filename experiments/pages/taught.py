@@ -1,9 +1,10 @@
-"""The section of RESULTS.md about models that learn from a teacher."""
+"""Models that learn from more than shuffled sentences: a section of RESULTS.md, and the table of docs/which.md."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from banyan.evaluate.suites import LANGUAGES
 from experiments.pages.markdown import section, table
 from experiments.records.estimates import Estimate
 from experiments.records.material import Material
@@ -40,3 +41,32 @@ def _sets(material: Material, group: str, sets: dict[str, str], mean: str) -> li
 
 def _figure(material: Material, run: str, group: str, task: str) -> Estimate:
     return material.records.figure(run, task, SPEARMAN) if task else material.records.score(run, group)
+
+
+def which(material: Material) -> str:
+    """The table of docs/which.md: what to run, and what it gives."""
+    records = material.records
+    train = "banyan train corpus.txt --out model/"
+    rows = [
+        ["character TF-IDF, to compare", "", *(material.baseline(group, ["mean"], "TF-IDF") for group in _GROUPS)],
+        ["only text", f"`{train}`", *_means(material, "default"), _languages(material)],
+    ]
+    for told, more, run in (
+        ("a teacher", "--teacher NAME", "taught"),
+        ("a teacher, a sample of 50,000 lines", "--teacher NAME --teacher-lines 50000", "taught-50000"),
+        ("a teacher's vectors of my lines", "--teacher vectors.npy", "taught-stored"),
+    ):
+        if records[run]:
+            rows.append([told, f"`{train} {more}`", *_means(material, run), ""])
+    return table(["I have", "I run", "English sentences (mean of 8)", "English words (3)", "nine languages"], rows)
+
+
+_GROUPS = "sts", "words", "languages"
+
+
+def _means(material: Material, run: str) -> list[str]:
+    return [material.records.score(run, group).told() for group in ("sts", "words")]
+
+
+def _languages(material: Material) -> str:
+    return material.records.mean_over([f"default-{name}" for name in LANGUAGES], SPEARMAN).told()

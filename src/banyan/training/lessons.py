@@ -85,8 +85,7 @@ def from_pairs(asked: Asked, pairs: ParallelText, teacher: Teacher, both: bool) 
     sides = _sides_of(asked.folder, pairs)
     texts = _texts(asked, recipe, lambda: _both_sides(pairs, both))
     vectors = make_vectors(asked.folder / "vectors", sides, teacher, asked.display, "first sides of the translations")
-    pieces = _pieces(asked, teacher) if both else None
-    return _finished(asked, vectors, _rows(asked, len(texts)), pieces, teacher.name)
+    return _finished(asked, vectors, _rows(asked, len(texts)), None, teacher.name)
 
 
 # --- Texts -----------------------------------------------------------------------------------------------------------
