@@ -2,8 +2,8 @@
 
     python -m experiments.pages [--check]
 
-RESULTS.md is written as a whole. In README.md, docs/experiments.md, docs/which.md, docs/latin.md and docs/baselines/*.md
-only the parts between marks are written.
+RESULTS.md is written as a whole. In README.md, docs/experiments.md, docs/which.md, docs/latin.md and
+docs/baselines/*.md only the parts between marks are written.
 """
 
 from __future__ import annotations

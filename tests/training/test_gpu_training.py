@@ -144,3 +144,50 @@ def test_the_same_seed_gives_the_same_bits_whatever_is_trained(corpus, tmp_path,
     a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
     for name, value in a.items():
         np.testing.assert_array_equal(value, b[name], err_msg=name)
+
+
+# --- Teachers and translations ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def vectors(corpus):
+    """A teacher's vectors of the lines: sums of random word vectors."""
+    rng, words = np.random.default_rng(1), {}
+    rows = []
+    for line in corpus.read_text().splitlines():
+        rows.append(sum(words.setdefault(word, rng.standard_normal(48)) for word in line.split()))
+    np.save(corpus.with_suffix(".npy"), np.array(rows, np.float32))
+    return str(corpus.with_suffix(".npy"))
+
+
+TAUGHT = {"dim": 32, "channels": 16, "batch_size": 16, "vocab_size": 400, "epochs": 3, "quiet": True}
+
+
+def test_the_gpu_learns_from_a_teacher_what_the_cpu_learns(corpus, vectors, tmp_path):
+    for device in ("cpu", "cuda"):
+        train(corpus, tmp_path / device, teacher=vectors, device=device, teacher_infonce_weight=0.3, **TAUGHT)
+    np.testing.assert_allclose(losses(tmp_path / "cuda")[:40], losses(tmp_path / "cpu")[:40], rtol=1e-3)
+    np.testing.assert_allclose(losses(tmp_path / "cuda")[-1], losses(tmp_path / "cpu")[-1], rtol=2e-2)
+    assert losses(tmp_path / "cuda")[-1] < 0.8 * losses(tmp_path / "cuda")[0]
+
+
+def test_an_interrupted_run_with_a_teacher_goes_on_to_the_same_bits(corpus, vectors, tmp_path, monkeypatch):
+    train(corpus, tmp_path / "whole", teacher=vectors, deterministic=True, **TAUGHT)
+    with monkeypatch.context() as patched:
+        stopped_after(3, patched)
+        with pytest.raises(Interrupted):
+            train(corpus, tmp_path / "cut", teacher=vectors, deterministic=True, **TAUGHT)
+    train(corpus, tmp_path / "cut", teacher=vectors, deterministic=True, resume=True, **TAUGHT)
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    for name, value in whole.items():
+        np.testing.assert_array_equal(value, cut[name], err_msg=name)
+
+
+def test_translations_are_learned_on_the_gpu(corpus, tmp_path):
+    lines = corpus.read_text().splitlines()
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
+    settings = {"preset": "paper", "epochs": 2, "dim": 32, "channels": 16, "vocab_size": 400, "quiet": True}
+    model = train(corpus, tmp_path / "m", parallel=pairs, taught_dim=32, **settings)
+    first, second = (model.encode(some, truncate_dim=32) for some in (lines[:99], [line[::-1] for line in lines[:99]]))
+    assert (first * second).sum(1).mean() > (first @ second.T).mean() + 0.03
