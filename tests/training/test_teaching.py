@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,12 +13,14 @@ from safetensors.numpy import load_file
 from banyan import Banyan, BanyanError, Config
 from banyan.corpus import Corpus
 from banyan.corpus.store import Store
+from banyan.integrations import export
 from banyan.model import BanyanModel, objective
 from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons, teaching, train
 from banyan.training.lessons import Asked
 from tests.helpers.corpora import lines, write_lines
+from tests.helpers.models import tiny_model
 from tests.helpers.teaching import WIDTH, WordTeacher, translated, write_translations
 from tests.helpers.training import SMALL, digest, interrupted_at, metrics
 
@@ -274,3 +277,16 @@ def test_options_that_contradict_each_other_are_refused(corpus, tmp_path, biling
     ]:
         with pytest.raises(BanyanError, match=told):
             train(corpus, tmp_path / "m", **options, **SMALL)
+
+
+def test_a_model_with_a_taught_part_is_used_elsewhere(tmp_path):
+    plain = tiny_model()
+    config = dataclasses.replace(plain.config, taught_dim=6, lexical_dim=8)
+    sketches = np.random.default_rng(0).integers(-9, 9, (len(plain.embedding), 8)).astype(np.int8)
+    model = Banyan(config, plain.tokenizer, {**plain.weights, "lexical": sketches})
+    table = export.token_table(model)
+    norms = [np.linalg.norm(table[:, start:end], axis=1).mean() / norm for start, end, norm in model.config.parts]
+    assert np.allclose(norms, norms[0], rtol=1e-3)
+    pytest.importorskip("onnx")
+    with pytest.raises(BanyanError, match="taught part"):
+        export.onnx(model, tmp_path / "onnx")

@@ -30,13 +30,16 @@ _STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
 
 
 def token_table(model: Banyan) -> np.ndarray:
-    """Token vectors [V, E] whose mean is the static embedding: the leaves and, next to them, the lexical sketches,
-    scaled so that on average they weigh as much as in the model."""
-    if not model.config.lexical_dim:
-        return model.embedding
-    sketches = model.weights["lexical"].astype(np.float32)
-    leaf, sketch = (np.linalg.norm(rows, axis=1).mean() for rows in (model.embedding, sketches))
-    return np.hstack([model.embedding, sketches * np.float32(model.config.lexical_weight * leaf / sketch)])
+    """Token vectors [V, E] whose mean is the static embedding: the leaves and, next to them, the lexical sketches. If
+    there are several parts, they are scaled so that on average they weigh as much as in the model."""
+    rows, parts = model.embedding, model.config.parts
+    if len(parts) == 1:
+        return rows
+    if model.config.lexical_dim:
+        rows = np.hstack([rows, model.weights["lexical"].astype(np.float32)])
+    norms = [np.linalg.norm(rows[:, start:end], axis=1).mean() for start, end, _ in parts]
+    factors = [norm * norms[0] / (parts[0][2] * own) for (_, _, norm), own in zip(parts, norms, strict=True)]
+    return rows * np.repeat(np.array(factors, np.float32), [end - start for start, end, _ in parts])
 
 
 def _new(folder: str | Path) -> Path:
@@ -166,6 +169,8 @@ def onnx(model: Banyan, folder: str | Path) -> None:
         import onnx as library
     if model.config.structure != "induced":
         raise BanyanError(f"only models with induced trees can be exported to ONNX, not {model.config.structure} ones")
+    if model.config.taught_dim:
+        raise BanyanError("models with a taught part (--parallel) cannot be exported to ONNX yet: export it as static")
     folder = _new(folder)
     config = model.config
     graph = library.parser.parse_model(

@@ -114,9 +114,11 @@ class BanyanModule(InputModule):
         if len(some):
             graph = self.trees.structure(tokens, np.append(offsets[some], len(tokens)))
             learnt = learnt.index_copy(0, torch.from_numpy(some).to(device), self.trees(graph).roots)
-        if lexical is None:
+        if lexical is None and not config.taught_dim:
             return learnt
-        return torch.cat([torch.nn.functional.normalize(learnt), torch.from_numpy(lexical).to(device)], 1)
+        split = [config.taught_dim, config.dim - config.taught_dim]  # the parts of norm 1; the first may be empty
+        parts = [torch.nn.functional.normalize(part) for part in learnt.split(split, 1)]
+        return torch.cat([*parts, *([] if lexical is None else [torch.from_numpy(lexical).to(device)])], 1)
 
     def get_config_dict(self) -> dict[str, Any]:
         return {"dim": self._banyan.dim, "vocabulary": len(self._banyan.embedding)}
