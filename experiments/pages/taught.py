@@ -47,7 +47,7 @@ def which(material: Material) -> str:
     """The table of docs/which.md: what to run, and what it gives."""
     records = material.records
     train = "banyan train corpus.txt --out model/"
-    rows = [
+    rows: list[list[Any]] = [
         ["character TF-IDF, to compare", "", *(material.baseline(group, ["mean"], "TF-IDF") for group in _GROUPS)],
         ["only text", f"`{train}`", *_means(material, "default"), _languages(material)],
     ]
