@@ -21,7 +21,7 @@ from banyan.support.display import Display
 from banyan.teachers import Teacher, about, holds_vectors, open_teacher
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons
-from banyan.training.folder import TAUGHT
+from banyan.training.folder import TAUGHT, Given
 from banyan.training.lessons import Asked, Lessons
 
 LANGUAGES = ("both", "second")
@@ -39,6 +39,12 @@ class Teaching:
     init: str | None = None
     languages: str = "both"
     _about: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, given: Given) -> Teaching:
+        """The options that a run began with."""
+        lines = int(given.teacher_lines) if given.teacher_lines else None
+        return cls(given.teacher, lines, given.parallel, given.init, given.languages or "both")
 
     def __bool__(self) -> bool:
         return bool(self.teacher or self.parallel)
@@ -66,6 +72,15 @@ class Teaching:
             raise BanyanError("a teacher starts a new model: leave --init out, or add --parallel")
         if self.parallel and several:
             raise BanyanError("translations are learned in one process: train on the text first, then use --init")
+
+    def check_settings(self, config: Config) -> None:
+        """Refuse a teacher that the settings ignore, and settings that need a teacher when there is none."""
+        if self and not config.has_teacher:
+            raise BanyanError(
+                f"preset {config.preset} does not learn from a teacher: leave the preset out, or set teacher_weight"
+            )
+        if config.has_teacher and not self:
+            raise BanyanError("teacher_weight needs the vectors of a teacher: name one with --teacher")
 
     def preset(self, asked: str | None, config: Config | None) -> str | None:
         """The preset, unless one was asked for."""

@@ -209,6 +209,8 @@ class _Job:
     ) -> None:
         folder, us = self.folder, self.us
         self.config, self.given = folder.settle(settings, Given.of(**paths), self.resume)
+        self.teaching = Teaching.of(self.given)
+        self.teaching.check_settings(self.config)
         self.precision = backends.choose_precision(precision, self.place, self.config.matrix_width)
         paragraphs = self.config.passage_sentences > 1
         self.text = _corpus(*text, paragraphs, spool, us)
