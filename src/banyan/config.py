@@ -98,6 +98,12 @@ class Config:
     init_ppmi: float = setting(
         0.0, "norm of the PPMI co-occurrence vector that token vectors start from (0: none)", MODEL, NOT_NEGATIVE
     )
+    ppmi_context: str = setting(
+        "paragraph",
+        "count co-occurrence within paragraphs, if the corpus has paragraphs, or within sentences",
+        MODEL,
+        choices=("paragraph", "sentence"),
+    )
     lexical_dim: int = setting(
         0,
         "extra dimensions holding a sketch of the text's character n-grams, not trained (0: none)",

@@ -21,18 +21,19 @@ PRIOR = 3  # occurrences that the prediction of the map counts for
 
 @torch.no_grad()
 def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torch.device) -> None:
-    """Initialise token vectors and lexical sketches from statistics of a text. Tokens of one paragraph occur together.
+    """Initialise token vectors and lexical sketches from statistics of a text.
 
     device: for counting."""
     config = model.config
     some = text[:: math.ceil(text.store.n_tokens / initial.MOST)]
-    tokens, offsets = some.batch()
-    sentences = tokens, np.append(0, some.sentences().spans()[1].cumsum())
+    paragraphs = some.batch()
+    sentences = paragraphs[0], np.append(0, some.sentences().spans()[1].cumsum())
+    together = sentences if config.ppmi_context == "sentence" else paragraphs
     rows = np.zeros((len(pieces), config.dim), np.float32)
     if config.init_sketch:
         rows += config.init_sketch * initial.character_sketches(pieces, *sentences, config.dim, config.seed)
     if config.init_ppmi:
-        rows += config.init_ppmi * initial.ppmi_vectors(tokens, offsets, len(pieces), config.dim, config.seed, device)
+        rows += config.init_ppmi * initial.ppmi_vectors(*together, len(pieces), config.dim, config.seed, device)
     if config.init_sketch or config.init_ppmi:
         model.embedding.copy_(torch.from_numpy(rows))
     if config.lexical_dim:  # different random vectors from those of the leaves
