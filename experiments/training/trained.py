@@ -75,7 +75,7 @@ def _banyan(
     place = RunFolder(folder)
     place.work.mkdir(parents=True, exist_ok=True)
     share, us = config.batch_size, Processes()
-    run = Run(place, model, text.tokenizer, text.store, text.dev, None, share, text.store.report, display, us)
+    run = Run(place, model, text.tokenizer, text.store, text.dev, None, share, text.store.report.summary(), display, us)
     with closing(run):
         if experiment.trained:
             run.go(checkpoint_seconds=60, tensorboard=False)

@@ -161,7 +161,7 @@ class Config:
         TRAINING,
         COUNT,
         common=True,
-        when_none="chosen from the size of the corpus, at most 15",
+        when_none="chosen from the size of the corpus",
     )
     batch_size: int = setting(512, "sentences or passages per step", TRAINING, COUNT, common=True)
     lr: float = setting(1e-3, "learning rate of Adam", TRAINING, POSITIVE, common=True)

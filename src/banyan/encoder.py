@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
+TAUGHT_BY = "taught_by.json"  # only in the folder of a model that had a teacher
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 _LATER = ("taught_dim",)  # settings that decide embeddings and are newer than 0.2.0; a fingerprint has those in use
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
@@ -54,6 +55,7 @@ class Banyan:
         self, config: Config, tokenizer: Tokenizer, weights: dict[str, np.ndarray], device: str = "cpu"
     ) -> None:
         self.folder: Path | None = None  # where it was loaded from
+        self.taught_by: dict[str, Any] | None = None  # its teacher, if it had one: the content of taught_by.json
         self.config = config
         self.tokenizer = tokenizer
         self.weights = weights
@@ -88,7 +90,7 @@ class Banyan:
         config = Config.from_file(folder / SETTINGS)
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
         model = cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size), device)
-        model.folder = folder
+        model.folder, model.taught_by = folder, teacher_of(folder)
         return model
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -103,6 +105,10 @@ class Banyan:
         with files.atomic(folder / WEIGHTS) as temporary:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
+        if self.taught_by:
+            files.write_text(folder / TAUGHT_BY, json.dumps(self.taught_by, indent=2, ensure_ascii=False) + "\n")
+        else:
+            (folder / TAUGHT_BY).unlink(missing_ok=True)
         files.write_text(folder / SETTINGS, self.config.to_json())
 
     def push_to_hub(self, name: str, **how: Any) -> str:
@@ -340,6 +346,17 @@ class Banyan:
             scaled = [_of_length(composed[:, start:end], norm) for start, end, norm in self.config.parts]
             composed = np.hstack(scaled)
         return [*tree.leaves, "bias"], composed
+
+
+def teacher_of(folder: Path) -> dict[str, Any] | None:
+    """The content of taught_by.json, if the folder has one."""
+    path = folder / TAUGHT_BY
+    if not path.exists():
+        return None
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise BanyanError(f"cannot read {path}: {error}") from None
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ def vector_of(word: str) -> np.ndarray:
 class WordTeacher:
     """Its vector of a text is the sum of a random vector for each word; function words hardly count."""
 
-    name, licence = "word-teacher", "cc0-1.0"
+    name, kind, licence = "tests/word-teacher", "hub", "cc0-1.0"
 
     def __init__(self) -> None:
         self.asked: list[str] = []

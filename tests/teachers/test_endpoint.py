@@ -34,7 +34,8 @@ def waited(monkeypatch) -> list[float]:
 
 def test_vectors_come_in_the_order_of_the_texts(server):
     teacher = open_teacher(server.address)
-    assert about(teacher) == {"name": server.address, "licence": None, "width": None}
+    assert about(teacher) == {"name": server.address, "kind": "address", "licence": None, "width": None}
+    assert about(open_teacher(f"{server.address}?key=secret#some"))["name"] == f"{server.address}#some"
     server.faults = [fake.shuffled]
     found = teacher.encode(TEXTS)
     assert found.dtype == np.float32

@@ -53,7 +53,7 @@ def test_a_folder_of_sentence_transformers_teaches(folder, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     teacher = open_teacher(str(folder), "cpu")
-    assert about(teacher) == {"name": str(folder), "licence": "apache-2.0", "width": 8}
+    assert about(teacher) == {"name": folder.name, "kind": "folder", "licence": "apache-2.0", "width": 8}
     expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
     found = teacher.encode(TEXTS)
     assert found.dtype == np.float32

@@ -48,7 +48,7 @@ def test_an_array_of_any_float_type_is_mapped(npy, dtype, order):
     assert found.dtype == dtype
     assert not found.flags.writeable
     np.testing.assert_array_equal(found, VECTORS)
-    assert about(str(path)) == {"name": str(path), "licence": None, "width": 4}
+    assert about(str(path)) == {"name": path.name, "kind": "vectors", "licence": None, "width": 4}
 
 
 @pytest.mark.parametrize("numbers", [pa.float16(), pa.float32(), pa.float64()], ids=str)

@@ -157,8 +157,11 @@ def test_a_model_learns_from_a_teacher(corpus, tmp_path, teacher):
     assert rows[0]["teacher"] > 2 * rows[-2]["teacher"]
     assert "dev_teacher" in rows[-1]
     told = json.loads((tmp_path / "m" / "taught_by.json").read_text())
-    assert told["name"] == "word-teacher"
-    assert told["licence"] == "cc0-1.0"
+    about = {"name": "tests/word-teacher", "kind": "hub", "licence": "cc0-1.0", "width": None, "texts": 800}
+    assert told == model.taught_by == about
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "| teacher | tests/word-teacher |" in card
+    assert "400 lines read from 1 file, 400 sentences kept. The teacher encoded 800 lines and spans of them." in card
     pieces = set(model.tokenizer.pieces)
     assert {piece.strip("▁") for piece in pieces} - set(teacher.asked) <= {"", *(f"<0x{i:02X}>" for i in range(256))}
 
@@ -236,6 +239,11 @@ def test_translations_put_both_languages_into_one_space(bilingual, tmp_path, tea
     assert np.allclose(model.parse(new[0]).embeddings[-1], model.encode(new[0]), atol=1e-5)
     again = Banyan.from_pretrained(tmp_path / "m")
     assert np.array_equal(again.encode(new), english)
+    learned_from = {"translations": "pairs.tsv", "pairs": 500, "languages": "both", "texts": 500}
+    assert learned_from.items() <= again.taught_by.items()
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "500 pairs kept" in card
+    assert "started from a model with this training text: 1,600 lines read from 2 files" in card
 
 
 def test_a_run_with_translations_goes_on_where_it_was(bilingual, tmp_path, teacher):

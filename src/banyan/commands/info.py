@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 GROUP, ORDER = "train", 3
 PURPOSE = "show a model's size, settings and training results"
-DESCRIPTION = "Also shows the training text, the metrics of the last epoch and the files of the model folder."
+DESCRIPTION = "Also shows the teacher, the training text, the metrics of the last epoch and the files of the folder."
 EXAMPLES = ("banyan info model/", "banyan info model/ --json")
+_OUTPUT_LAYER = "output layer (training only)"
 
 
 def arguments(parser: Parser) -> None:
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(about, indent=2, ensure_ascii=False))
         return
-    for title, value in about.items():
+    for title, value in _in_words(about, model).items():
         if not isinstance(value, dict):
             print(f"{title}: {_shown(value)}")
             continue
@@ -39,7 +40,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _about(model: Banyan, folder: Path) -> dict[str, Any]:
-    config = model.config
+    from banyan.training import card
+
+    config, text = model.config, card.training_text(folder)
     output_layer = [weights.size for name, weights in model.weights.items() if name.startswith("out_")]
     beside = f" and {config.lexical_dim} lexical ones" if config.lexical_dim else ""
     about: dict[str, Any] = {
@@ -47,29 +50,30 @@ def _about(model: Banyan, folder: Path) -> dict[str, Any]:
         "written by": f"banyan {json.loads((folder / 'config.json').read_text('utf-8')).get('banyan_version')}",
         "dimensions": f"{config.dim} ({config.channels} channels of width {config.width})" + beside,
         "vocabulary": len(model.embedding),
-        **_training_text(folder / "README.md"),
+        "training text": text or {},
+        "taught by": model.taught_by or {},
         "parameters": {
             "composition and decomposition": sum(vector.size for vector in model.functions),
             "embedding": model.embedding.size,
-            "output layer (training only)": sum(output_layer),
+            _OUTPUT_LAYER: sum(output_layer),
         },
         "settings": config.to_dict(),
-        "last epoch": _last_epoch(folder / "metrics.jsonl"),
+        "last epoch": card.last_epoch(folder / "metrics.jsonl"),
         "files (bytes)": {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()},
     }
     return {title: value for title, value in about.items() if value != {}}
 
 
-def _training_text(card: Path) -> dict[str, str]:
-    """What the model card says about the corpus, if there is a model card."""
-    text = card.read_text(encoding="utf-8") if card.exists() else ""
-    _, found, rest = text.partition("## Training text\n")
-    return {"training text": " ".join(rest.partition("\n## ")[0].split())} if found else {}
+def _in_words(about: dict[str, Any], model: Banyan) -> dict[str, Any]:
+    """The same, with words for what the JSON leaves as null or as a number."""
+    from banyan.training import card, taught_by
 
-
-def _last_epoch(metrics: Path) -> dict[str, Any]:
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
-    return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line and line[-1] == "}"), {})
+    about = {**about, "settings": card.settings_in_words(model, about.get("last epoch", {}))}
+    if model.taught_by:
+        about["taught by"] = taught_by.described(model.taught_by, model.config)
+    if not about["parameters"][_OUTPUT_LAYER]:
+        about["parameters"] = {**about["parameters"], _OUTPUT_LAYER: f"0 ({card.NO_OUTPUT_LAYER})"}
+    return about
 
 
 def _shown(value: object) -> str:

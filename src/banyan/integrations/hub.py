@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
+from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError, first_line
 from banyan.support import files
 from banyan.support.needs import needs
@@ -36,7 +36,7 @@ def fetch(name: str, revision: str | None = None, token: str | None = None) -> P
     with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
     with _in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
-        wanted = [SETTINGS, WEIGHTS, TOKENIZER, CARD]
+        wanted = [SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, CARD]
         return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import tokenizers
 
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
+from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.integrations import as_model
 from banyan.model.graph import with_sublinear_tf
@@ -57,6 +57,7 @@ class BanyanModule(InputModule):
             weights = {name: p.detach().cpu().numpy().copy() for name, p in self.trees.named_parameters()}
             old = self._banyan
             self._banyan = Banyan(old.config, old.tokenizer, {**old.weights, **weights})
+            self._banyan.taught_by = old.taught_by
             self._seen = state
         return self._banyan
 
@@ -142,4 +143,5 @@ class BanyanModule(InputModule):
         paths = [cls.load_file_path(model_name_or_path, name, *where) for name in (SETTINGS, WEIGHTS, TOKENIZER)]
         if None in paths:
             raise BanyanError(f"{model_name_or_path} is not a finished Banyan model, or it cannot be reached")
+        cls.load_file_path(model_name_or_path, TAUGHT_BY, *where)  # downloaded too, if the model has one
         return cls(Path(str(paths[0])).parent)

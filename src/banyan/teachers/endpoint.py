@@ -51,6 +51,8 @@ class Endpoint:
     source: an address that ends in /v1 or /embeddings, with "#model" to name a model.
     """
 
+    kind = "address"
+
     def __init__(self, source: str) -> None:
         self.name = source
         self.licence: str | None = None

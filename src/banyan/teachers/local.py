@@ -24,7 +24,7 @@ class LocalTeacher:
             from banyan.support.quiet import quietly
         if Path(source).is_dir() and not any((Path(source) / name).exists() for name in _DESCRIPTIONS):
             raise BanyanError(f"the folder {source} holds no sentence-transformers model: it has no {_DESCRIPTIONS[0]}")
-        self.name = source
+        self.name, self.kind = source, "folder" if Path(source).is_dir() else "hub"
         self._using, self._device = devices.using, devices.choose(device)
         self._size = _ON_CPU if self._device.type == "cpu" else _ELSEWHERE
         with quietly():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -19,6 +20,7 @@ class Teacher(Protocol):
     """A model that turns texts into vectors."""
 
     name: str  # as the user named it
+    kind: str  # hub, folder, address or, if a model teaches itself, itself
     licence: str | None  # from its model card; None if unknown
 
     def encode(self, texts: list[str]) -> np.ndarray:
@@ -51,11 +53,18 @@ def open_teacher(source: str, device: str = "auto") -> Teacher:
 
 
 def about(source: str | Teacher) -> dict[str, Any]:
-    """The name, licence and width of a teacher, or of a file of vectors. What is not known is None.
+    """The name, kind, licence and width of a teacher, or of a file of vectors. What is not known is None.
 
-    An endpoint's width is known once it has encoded a text.
+    The name can be published: it has neither the directories of a path nor the query of an address. An endpoint's width
+    is known once it has encoded a text.
     """
     if isinstance(source, str) and stored.holds_vectors(source):
-        return {"name": source, "licence": None, "width": stored.width(Path(source))}
+        return {"name": Path(source).name, "kind": "vectors", "licence": None, "width": stored.width(Path(source))}
     teacher = open_teacher(source) if isinstance(source, str) else source
-    return {"name": teacher.name, "licence": teacher.licence, "width": getattr(teacher, "width", None)}
+    name = teacher.name
+    if teacher.kind == "folder":
+        name = Path(name).resolve().name
+    elif teacher.kind == "address":
+        name = urlsplit(name)._replace(query="").geturl()
+    width = getattr(teacher, "width", None)
+    return {"name": name, "kind": teacher.kind, "licence": teacher.licence, "width": width}

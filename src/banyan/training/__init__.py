@@ -12,6 +12,7 @@ folder       the run's folder: its lock, its settings, what must not be lost
 checkpoint   the state of a run in one file
 distributed  several processes that train one model
 card         the model card
+taught_by    what the card and `banyan info` say about a teacher
 gpu_steps    steps recorded as CUDA graphs
 gpu_windows  batches drawn on the GPU
 """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from banyan._version import __version__
+from banyan.config import SETTINGS, Config
+from banyan.training import taught_by
+from banyan.training.folder import CARD
 
 if TYPE_CHECKING:
-    from banyan.config import Config
-    from banyan.corpus.report import Report
     from banyan.encoder import Banyan
 
 _CARD = """\
@@ -18,11 +19,11 @@ _CARD = """\
 library_name: banyan-embed
 pipeline_tag: sentence-similarity
 tags: [banyan, sentence-embeddings]
----
+{base_model}---
 
 # A Banyan model
 
-Sentence embeddings of {dim} dimensions, trained from scratch by
+Sentence embeddings of {dim} dimensions, trained {how} by
 [banyan-embed](https://pypi.org/project/banyan-embed/) {version}.
 
 ```python
@@ -33,8 +34,8 @@ model.encode(["one sentence", "another"])  # float32 [2, {dim}]
 print(model.parse("one sentence"))         # the tree it composes
 ```
 
-## Training text
-{report}
+{teacher}## Training text
+{text}
 
 ## Training
 | | |
@@ -47,42 +48,88 @@ print(model.parse("one sentence"))         # the tree it composes
 {scores}
 
 ## Limits
-The model knows words only as its training text uses them, including that text's biases, and only the languages in that
-text. Similar embeddings mean that two texts are about the same thing, not that they agree. An empty text has the zero
-vector.
+{knows}, and only the languages in that text. Similar embeddings mean that two texts are about the same thing, not that
+they agree. An empty text has the zero vector.
 
 ## Citation
 The model is the tree autoencoder of *Banyan: Improved Representation Learning with Explicit Structure* (Opper and
 Siddharth, ICML 2025).
 """
+_TEACHER = """\
+## Teacher
+| | |
+|---|---|
+{rows}
+
+The model learned to give the vectors of its teacher. The teacher is not part of it and is not needed to encode.
+
+"""
+_KNOWS = "its training text uses them, including that text's biases"
+_KNOWS_TAUGHT = "its teacher and its training text use them, including their biases"
+NO_OUTPUT_LAYER = "training predicts no tokens"
 _UNKNOWN = "Unknown: the folder that the model was trained in was not available when this card was written."
 
 
-def model_card(model: Banyan, report: Report | None = None, metrics: Path | None = None) -> str:
-    """The text of the card. report, metrics: those of the training run, if available."""
-    config = model.config
-    settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_dict().items())
+def model_card(model: Banyan, text: str | None = None, metrics: Path | None = None) -> str:
+    """The text of the card. text: what to say about the training text. metrics: those of the run. If available."""
+    config, told = model.config, model.taught_by
+    last = last_epoch(metrics) if metrics else {}
+    settings = "\n".join(f"| {name} | {value} |" for name, value in settings_in_words(model, last).items())
     message_passing = sum(function.size for function in model.functions)
     output = sum(model.weights[name].size for name in ("out_weight", "out_bias") if name in model.weights)
+    bases = taught_by.base_models(told) if told else []
     return _CARD.format(
         dim=config.embedding_dim,
         version=__version__,
-        report=report.summary() if report else _UNKNOWN,
+        base_model="".join(["base_model:\n", *(f"- {name}\n" for name in bases)]) if bases else "",
+        how="with a teacher" if told else "from scratch",
+        teacher=_teacher(told, config) if told else "",
+        text=text or _UNKNOWN,
         settings=settings,
         parameters=(
             f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
-            f"embedding, {output:,} in the output layer (training only)."
+            f"embedding, {output:,} in the output layer ({'training only' if output else NO_OUTPUT_LAYER})."
         ),
-        scores=_scores(metrics, config) if metrics else _UNKNOWN,
+        scores=_scores(last, config) if metrics else _UNKNOWN,
+        knows=f"The model knows words only as {_KNOWS_TAUGHT if told else _KNOWS}",
     )
 
 
-def _scores(metrics: Path, config: Config) -> str:
+def training_text(folder: Path) -> str:
+    """What the model card in a folder says about the training text; empty if there is no card."""
+    card = folder / CARD
+    text = card.read_text(encoding="utf-8") if card.exists() else ""
+    return " ".join(text.partition("## Training text\n")[2].partition("\n## ")[0].split())
+
+
+def last_epoch(metrics: Path) -> dict[str, Any]:
+    """The metrics of the last epoch that was finished."""
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
+    return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line and line[-1] == "}"), {})
+
+
+def settings_in_words(model: Banyan, last: dict[str, Any]) -> dict[str, Any]:
+    """Every setting. Those that were chosen automatically have the value that was used, if it is known, or a reason.
+
+    last: the metrics of the last epoch."""
+    used = {"vocab_size": len(model.embedding), "epochs": last.get("finished_epoch")}
+    found = model.config.to_dict()
+    for name, value in found.items():
+        if value is None:
+            why = SETTINGS[name].when_none
+            found[name] = why if used.get(name) is None else f"{used[name]:,} ({why})"
+    return found
+
+
+def _teacher(told: dict[str, Any], config: Config) -> str:
+    rows = taught_by.described(told, config)
+    return _TEACHER.format(rows="\n".join(f"| {name} | {value} |" for name, value in rows.items()))
+
+
+def _scores(last: dict[str, Any], config: Config) -> str:
     from banyan.model.objective import terms
 
-    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    last = next((row for row in reversed(rows) if "finished_epoch" in row), None)
-    if last is None:
+    if not last:
         return "None yet."
     losses = [("loss", "loss"), *((term.name, f"{term.title} (weight {term.weight:g})") for term in terms(config))]
     lines = ["| | training | held-out text |", "|---|---|---|"]

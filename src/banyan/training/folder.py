@@ -13,12 +13,12 @@ from typing import Any
 from uuid import uuid4
 
 from banyan.config import Config, check_resumable
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
+from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
 from banyan.support import files
 
-METRICS, CARD, LOSS, TAUGHT = "metrics.jsonl", "README.md", "loss.png", "taught_by.json"
-RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, METRICS, CARD, LOSS, TAUGHT)
+METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.

@@ -36,7 +36,7 @@ SPAN_WORDS = 2, 10  # the shortest and the longest span
 FEWEST_WORDS = 4  # shorter lines have no spans
 SAMPLE = 1 << 17  # vectors from which the principal components are computed
 _BLOCK = 8192  # texts tokenised, or vectors projected, at a time
-_TEXTS, _ROWS, _RECIPE, _TARGETS = "texts.txt", "rows.npy", "texts.json", "targets.f16"
+_TEXTS, _ROWS, _RECIPE, _SUMMARY, _TARGETS = "texts.txt", "rows.npy", "texts.json", "summary.txt", "targets.f16"
 _BYTES = frozenset(BYTES)
 
 
@@ -47,6 +47,8 @@ class Lessons(NamedTuple):
     vectors: np.ndarray  # float16 [n, T]: the target of each text, of norm 1 or zero
     pieces: np.ndarray | None  # float32 [V, T]: the teacher's vectors of the vocabulary, of norm 1 or zero
     fingerprint: str  # of the texts and of who made the vectors
+    encoded: int  # texts that have a vector: with translations, their first sides
+    summary: str  # what was read, kept and dropped
 
 
 class Asked(NamedTuple):
@@ -65,7 +67,12 @@ def from_corpus(asked: Asked, corpus: Corpus, teacher: Teacher, lines: int | Non
 
     Which lines and spans does not depend on the seed of the run: their vectors serve runs with any seed."""
     recipe = {"kind": "lines and spans", "corpus": corpus.fingerprint(), "lines": lines}
-    texts = _texts(asked, recipe, lambda: enumerate(_with_spans(_sampled(corpus, lines))))
+    texts = _texts(
+        asked,
+        recipe,
+        lambda: enumerate(_with_spans(_sampled(corpus, lines))),
+        lambda kept: f"{corpus.report.summary()} The teacher encoded {kept:,} lines and spans of them.",
+    )
     vectors = make_vectors(asked.folder / "vectors", texts, teacher, asked.display, "lines and spans")
     return _finished(asked, vectors, None, _pieces(asked, teacher), teacher.name)
 
@@ -73,8 +80,14 @@ def from_corpus(asked: Asked, corpus: Corpus, teacher: Teacher, lines: int | Non
 def from_vectors(asked: Asked, corpus: Corpus, path: str) -> Lessons:
     """The lines of a corpus, with vectors from a file, one for each line (or row of a table)."""
     recipe = {"kind": "lines", "corpus": corpus.fingerprint()}
-    texts = _texts(asked, recipe, lambda: enumerate(corpus.rows(Report())))
-    vectors = read_vectors(Path(path), sum(1 for _ in corpus.rows(Report())))
+    n = sum(1 for _ in corpus.rows(Report()))
+    texts = _texts(
+        asked,
+        recipe,
+        lambda: enumerate(corpus.rows(Report())),
+        lambda kept: f"{n:,} lines with a vector for each, {kept:,} kept.",
+    )
+    vectors = read_vectors(Path(path), n)
     stat = Path(path.partition("#")[0]).stat()
     return _finished(asked, vectors, _rows(asked, len(texts)), None, f"{path} {stat.st_size} {stat.st_mtime_ns}")
 
@@ -83,7 +96,7 @@ def from_pairs(asked: Asked, pairs: ParallelText, teacher: Teacher, both: bool) 
     """Both sides of translations (or only the second), each with the teacher's vector of the first side."""
     recipe = {"kind": "translations", "pairs": pairs.fingerprint(), "both": both}
     sides = _sides_of(asked.folder, pairs)
-    texts = _texts(asked, recipe, lambda: _both_sides(pairs, both))
+    texts = _texts(asked, recipe, lambda: _both_sides(pairs, both), lambda kept: pairs.report.summary("pair"))
     vectors = make_vectors(asked.folder / "vectors", sides, teacher, asked.display, "first sides of the translations")
     return _finished(asked, vectors, _rows(asked, len(texts)), None, teacher.name)
 
@@ -91,9 +104,14 @@ def from_pairs(asked: Asked, pairs: ParallelText, teacher: Teacher, both: bool) 
 # --- Texts -----------------------------------------------------------------------------------------------------------
 
 
-def _texts(asked: Asked, recipe: dict[str, Any], numbered: Callable[[], Iterable[tuple[int, str]]]) -> TextFile:
+def _texts(
+    asked: Asked,
+    recipe: dict[str, Any],
+    numbered: Callable[[], Iterable[tuple[int, str]]],
+    summary: Callable[[int], str],
+) -> TextFile:
     """The texts of the lessons in a file, and the number of the vector that belongs to each in another. Texts without
-    tokens or with too many are left out."""
+    tokens or with too many are left out. summary: what to say about them, given how many are kept."""
     folder, path = asked.folder, asked.folder / _TEXTS
     pieces = hashlib.sha256(asked.tokenizer.to_json().encode()).hexdigest()
     recipe = {**recipe, "tokenizer": pieces, "max_pieces": asked.max_pieces}
@@ -110,6 +128,7 @@ def _texts(asked: Asked, recipe: dict[str, Any], numbered: Callable[[], Iterable
             raise BanyanError("there is no text to teach with: every line is empty or too long")
         with files.atomic(folder / _ROWS) as temporary, open(temporary, "wb") as binary:
             np.save(binary, np.concatenate(numbers))
+        files.write_text(folder / _SUMMARY, summary(sum(map(len, numbers))))
         files.write_text(folder / _RECIPE, json.dumps(recipe))
     return TextFile(path)
 
@@ -204,7 +223,10 @@ def _finished(
     digest = hashlib.sha256(f"{store.fingerprint} {name} {asked.width}".encode()).hexdigest()
     basis = principal_components(vectors, asked.width)
     targets = _targets(asked, vectors, rows, basis, digest)
-    return Lessons(store, targets, None if pieces is None else projected(pieces, basis), digest)
+    told = asked.folder / _SUMMARY
+    summary = told.read_text(encoding="utf-8") if told.exists() else store.report.summary()
+    leaves = None if pieces is None else projected(pieces, basis)
+    return Lessons(store, targets, leaves, digest, len(vectors), summary)
 
 
 def principal_components(vectors: np.ndarray, width: int) -> np.ndarray:

@@ -27,7 +27,6 @@ import torch
 from torch import Tensor, nn
 
 from banyan.config import Config
-from banyan.corpus.report import Report
 from banyan.corpus.store import Store, even_batches, shuffled_batches
 from banyan.encoder import WEIGHTS, Banyan
 from banyan.errors import BanyanError
@@ -94,7 +93,7 @@ class Run:
         dev: Store | None,
         pairs: Pairs | None,
         share: int,
-        report: Report,
+        summary: str,
         display: Display,
         us: Processes,
         lessons: Lessons | None = None,
@@ -102,7 +101,7 @@ class Run:
     ) -> None:
         self.folder, self.out, self.us = folder, folder.out, us
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
-        self.display, self.pairs, self.report, self.lessons = display, pairs, report, lessons
+        self.display, self.pairs, self.summary, self.lessons = display, pairs, summary, lessons
         self.share = share  # passages per step in this process
         self.smallest_part = crops.smallest_part(self.config)
         self.at_ends = self.config.infonce_split == "sentence"
@@ -463,17 +462,18 @@ class Run:
         """The current model, ready to encode on the device it trains on."""
         return Banyan(self.config, self.tokenizer, self.model.weights(), str(self.device) if self.gpu else "cpu")
 
-    def finish(self) -> Banyan:
-        """Write the model folder."""
+    def finish(self, taught_by: dict[str, Any] | None = None) -> Banyan:
+        """Write the model folder. taught_by: as in Banyan."""
         if self.config.taught_dim and self.lessons:
             self._carry_over()
         model = self.banyan()
+        model.taught_by = taught_by
         if self.metrics is None:
             return model
         self.metrics.sync()
         model.save_pretrained(self.out)
         plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
-        files.write_text(self.out / CARD, card.model_card(model, self.report, self.out / METRICS))
+        files.write_text(self.out / CARD, card.model_card(model, self.summary, self.out / METRICS))
         size = (self.out / WEIGHTS).stat().st_size / 1e6
         self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
         return model

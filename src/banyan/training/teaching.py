@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +13,14 @@ from torch import nn
 from banyan.config import Config
 from banyan.corpus import Corpus
 from banyan.corpus.parallel import ParallelText
-from banyan.encoder import Banyan
+from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display
 from banyan.teachers import Teacher, about, holds_vectors, open_teacher
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons
-from banyan.training.folder import TAUGHT, Given
+from banyan.training.folder import Given
 from banyan.training.lessons import Asked, Lessons
 
 LANGUAGES = ("both", "second")
@@ -128,12 +127,15 @@ class Teaching:
         assert self.init  # check() and train() see to it
         return Itself(self.init)
 
-    def record(self, folder: Path, taught: Lessons) -> None:
-        """Write down who taught the model, for `banyan info` and the model card."""
-        told = {**(self._about or {}), "texts": len(taught.store)}
+    def told(self, taught: Lessons | None, init: str | None) -> dict[str, Any] | None:
+        """Who taught the model, for Banyan.taught_by. The teacher of a model that it starts from stays on record."""
+        before = teacher_of(Path(init)) if init else None
+        if taught is None:
+            return before
+        told = {**(self._about or {}), "texts": taught.encoded}
         if self.parallel:
-            told["translations"] = self.parallel
-        files.write_text(folder / TAUGHT, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+            told |= {"translations": Path(self.parallel).name, "pairs": taught.encoded, "languages": self.languages}
+        return {**told, "before": before} if before else told
 
 
 def with_taught_leaves(weights: dict[str, np.ndarray], taught: Lessons, config: Config) -> dict[str, np.ndarray]:
@@ -164,6 +166,7 @@ def write_sides(folder: Path, parallel: str, languages: str, resume: bool, layou
 class Itself:
     """A trained model as the teacher of its own translations: its vectors of the first side teach the second."""
 
+    kind = "itself"
     licence: str | None = None
 
     def __init__(self, path: str) -> None:

@@ -23,6 +23,7 @@ from banyan.model import BanyanModel
 from banyan.support import devices
 from banyan.support.display import COMPILING, Display
 from banyan.tokenizer import Tokenizer
+from banyan.training import card
 from banyan.training.distributed import Processes
 from banyan.training.folder import Given, RunFolder
 from banyan.training.lessons import Lessons
@@ -268,7 +269,8 @@ class _Job:
         with us.together():
             several = us.several and us.first and not self.lessons
             report = of_all_shards(self.folder.work / "store", us.world) if several else self.store.report
-            self.display.note(report.summary())
+            summary = self.lessons.summary if self.lessons else report.summary()
+            self.display.note(summary)
             model = BanyanModel(self.config, self.pieces.vocab_size).to(self.place)
             model.precision = self.precision
             data = self.store, self.dev_store, self.pairs
@@ -276,14 +278,18 @@ class _Job:
                 self.weights = with_taught_leaves(self.weights, self.lessons, self.config)
                 freeze(model.functions)
             given = bool(self.weights)
-            run = Run(self.folder, model, self.pieces, *data, self.share, report, self.display, us, self.lessons, given)
+            place = self.folder, model, self.pieces
+            run = Run(*place, *data, self.share, self._text(summary), self.display, us, self.lessons, given)
         run.start_from(self.weights)
         with closing(run):
             run.go(checkpoint_seconds, tensorboard)
             with us.together():
-                if self.lessons and us.first:
-                    self.teaching.record(self.folder.out, self.lessons)
-                return run.finish()
+                return run.finish(self.teaching.told(self.lessons, self.given.init))
+
+    def _text(self, summary: str) -> str:
+        """What the model card says about the text. A model that starts from another one has read that one's, too."""
+        before = card.training_text(Path(self.given.init)) if self.given.init else ""
+        return f"{summary}\n\nIt started from a model with this training text: {before}" if before else summary
 
 
 def _corpus(
