@@ -27,6 +27,7 @@ docs: .venv/docs.installed  ## the site, in build/site: open index.html
 bench: .venv/bench.installed  ## figures for the README: ratios, each checked for correctness first
 	$(BIN)/python -m benchmarks.encode
 	$(BIN)/python -m benchmarks.train
+	$(BIN)/python -m benchmarks.teach
 	$(BIN)/python -m benchmarks.scaling
 
 .venv/bin/python:

@@ -31,6 +31,7 @@ from tests.helpers.plain import (
 
 KINDS = ("trees", "functions", "objective")
 TREES, FUNCTIONS, OBJECTIVES = (SETTINGS[name].choices for name in KINDS)
+OBJECTIVES = tuple(name for name in OBJECTIVES if name != "none")  # which leaves nothing to learn without a teacher
 STRUCTURES = SETTINGS["structure"].choices
 COMBINATIONS = [
     *(dict(zip(KINDS, chosen, strict=True)) for chosen in product(TREES, FUNCTIONS, OBJECTIVES)),
@@ -170,13 +171,28 @@ def test_gradients_of_every_node_up_and_down_reach_the_weights(backend, dtype, t
 
 
 @over_back_ends
+@pytest.mark.parametrize("functions", FUNCTIONS)
+@pytest.mark.parametrize("trees", TREES)
+def test_without_reconstruction_the_roots_and_every_gradient_are_the_same(backend, dtype, trees, functions):
+    model = made(backend, dtype, trees=trees, functions=functions, objective="none", teacher_weight=1.0)
+    tokens, offsets = random_batch(np.random.default_rng(4), 7, 3, 4)  # some sentences are equal, or inside others
+    graph = model.structure(tokens, offsets, DROPOUT)
+    host = on_host(graph)
+    targets = torch.randn(7, 8, generator=torch.Generator().manual_seed(0)).to(model.embedding)
+    roots = torch.stack(plain_passes(model, host, DROPOUT)[0])[host.root]
+    expected = (1 - torch.cosine_similarity(roots, targets)).mean()
+    same_loss_and_gradients(model, loss(model, model(graph, DROPOUT), targets), expected)
+
+
+@over_back_ends
 def test_gradients_that_do_not_exist_are_zero(backend, dtype):
     """A loss of the roots alone leaves decomposition and the output layer as they are."""
-    model = made(backend, dtype)
-    model(model.structure(*batch())).roots.sum().backward()
-    for name, parameter in model.named_parameters():
-        moved = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
-        assert moved == (name in ("embedding", "comp_l", "comp_r", "comp_b")), name
+    for settings in ({}, {"objective": "none", "infonce_weight": 1.0}):
+        model = made(backend, dtype, **settings)
+        model(model.structure(*batch())).roots.sum().backward()
+        for name, parameter in model.named_parameters():
+            moved = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+            assert moved == (name in ("embedding", "comp_l", "comp_r", "comp_b")), name
 
 
 @over_back_ends

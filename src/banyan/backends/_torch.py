@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from banyan.backends._numba.backend import Numba
-from banyan.backends.passes import Passes, on_device
+from banyan.backends.passes import Passes, UpPass, on_device
 from banyan.model.dropout import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout, mix
 from banyan.model.graph import Graph
 
@@ -31,9 +31,14 @@ class Torch(Numba):
     def up_and_down(
         self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
     ) -> Any:
-        leaves = embedding.index_select(0, on_device(graph.token, embedding.device))
-        up = up_pass(graph, drop_leaves(leaves, graph.key[: graph.n_leaves], dropout), functions, dropout)
+        up = _up_from_embedding(graph, embedding, functions, dropout)
         return Passes(graph, up, down_pass(graph, up, functions, dropout))
+
+    def up(
+        self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
+    ) -> Any:
+        up = _up_from_embedding(graph, embedding, functions, dropout)
+        return UpPass(up.index_select(0, on_device(graph.root, up.device)))
 
 
 # --- Dropout ---------------------------------------------------------------------------------------------------------
@@ -83,6 +88,11 @@ def _times(rows: Tensor, gate: Tensor) -> Tensor:
     if gate.ndim == 1:
         return rows * gate
     return (rows.unflatten(1, (-1, len(gate))) @ gate).flatten(1)
+
+
+def _up_from_embedding(graph: Graph, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout) -> Tensor:
+    leaves = embedding.index_select(0, on_device(graph.token, embedding.device))
+    return up_pass(graph, drop_leaves(leaves, graph.key[: graph.n_leaves], dropout), functions, dropout)
 
 
 def up_pass(graph: Graph, leaves: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT) -> Tensor:

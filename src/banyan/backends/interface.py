@@ -33,6 +33,14 @@ class Passes(Protocol):
         """The up vectors of the roots, one per sentence [B, E]."""
 
 
+class UpPass(Protocol):
+    """The result of the up pass alone."""
+
+    @property
+    def roots(self) -> Tensor:
+        """The up vectors of the roots, one per sentence [B, E]."""
+
+
 class Encoder(Protocol):
     """Computes the roots of sentences, without gradients."""
 
@@ -72,6 +80,11 @@ class Backend(Protocol):
     ) -> Any:
         """Return Passes: Equation 3 from the leaves up and Equation 4 from the roots down (or 1 and 2), differentiable.
         The graph comes from `structure`, with the same dropout, or is a banyan.model.graph.Graph of given trees."""
+
+    def up(
+        self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
+    ) -> Any:
+        """Return the roots alone (UpPass, or Passes): the same up pass, for losses that need no reconstruction."""
 
     def cross_entropy(
         self, passes: Any, weight: Tensor, bias: Tensor, candidates: str, mean_over: str, precision: str

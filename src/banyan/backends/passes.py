@@ -1,4 +1,4 @@
-"""The results of both passes over a batch whose graph is on the host."""
+"""The results of both passes, or of the up pass alone, over a batch whose graph is on the host."""
 
 from __future__ import annotations
 
@@ -32,3 +32,9 @@ class Passes(NamedTuple):
     def roots(self) -> Tensor:
         """One vector per sentence [B, E]. (Indexing would sum the gradients of a shared root in no fixed order.)"""
         return self.up.index_select(0, on_device(self.graph.root, self.up.device))
+
+
+class UpPass(NamedTuple):
+    """The result of the up pass alone."""
+
+    roots: Tensor  # [B, E]

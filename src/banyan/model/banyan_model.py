@@ -83,8 +83,10 @@ class BanyanModel(nn.Module):
         return disentangled(forest) if self.config.trees == "plain" else entangle(forest)
 
     def forward(self, graph: Any, dropout: Dropout = NO_DROPOUT) -> Any:
-        """Run both passes over a graph from `structure` (with the same dropout) or from `graph_of`."""
-        return self.backend.up_and_down(graph, self.embedding, self.functions, dropout)
+        """Run both passes over a graph from `structure` (with the same dropout) or from `graph_of`, or only the up pass
+        if the objective reconstructs nothing."""
+        run = self.backend.up if self.config.objective == "none" else self.backend.up_and_down
+        return run(graph, self.embedding, self.functions, dropout)
 
     def clip_gradients(self) -> None:
         """Clip the gradient norm to clip_grad_norm, if that is set, without synchronising with the device."""

@@ -70,7 +70,7 @@ def from_corpus(asked: Asked, corpus: Corpus, teacher: Teacher, lines: int | Non
     texts = _texts(
         asked,
         recipe,
-        lambda: enumerate(_with_spans(_sampled(corpus, lines))),
+        lambda: enumerate(with_spans(_sampled(corpus, lines))),
         lambda kept: f"{corpus.report.summary()} The teacher encoded {kept:,} lines and spans of them.",
     )
     vectors = make_vectors(asked.folder / "vectors", texts, teacher, asked.display, "lines and spans")
@@ -162,7 +162,7 @@ def _sampled(corpus: Iterable[str], lines: int | None) -> Iterator[str]:
     yield from (line for line, take in zip(corpus, chosen, strict=True) if take)
 
 
-def _with_spans(lines: Iterable[str]) -> Iterator[str]:
+def with_spans(lines: Iterable[str]) -> Iterator[str]:
     """Each line, followed by a random span of its words if it is long enough."""
     shortest, longest = SPAN_WORDS
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([2**32 + 2])))

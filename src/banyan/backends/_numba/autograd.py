@@ -1,4 +1,4 @@
-"""The CPU kernels on torch's parameters: the graph of a batch, and both passes as one autograd function.
+"""The CPU kernels on torch's parameters: the graph of a batch, and both passes, or the first, as an autograd function.
 
 The only module of _numba that imports torch.
 """
@@ -53,12 +53,45 @@ class UpAndDown(torch.autograd.Function):
     def backward(ctx: Any, g_up: Tensor | None, g_down: Tensor | None) -> Any:
         graph, dropout, f, up, down, shape = ctx.saved
         of_up, of_down = (np.zeros_like(up) if g is None else g.numpy().copy() for g in (g_up, g_down))
-        g_leaves, g_functions = backward(graph, up, down, of_up, of_down, f, dropout)
-        drop_leaves(g_leaves, graph.key, Noise.of(dropout))
-        leaves = torch.from_numpy(g_leaves)
-        g_embedding = torch.zeros(shape, dtype=leaves.dtype)
-        g_embedding.index_add_(0, torch.from_numpy(graph.token), leaves)
-        return None, None, g_embedding, *(torch.from_numpy(g).to(leaves.dtype) for g in g_functions)
+        return None, None, *_of_parameters(graph, up, down, of_up, of_down, f, dropout, shape)
+
+
+class Up(torch.autograd.Function):
+    """The up pass over a graph: the vectors of its roots [B, E]."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
+        f = _as_numpy(functions)
+        leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
+        up = up_pass(graph, leaves, f, dropout)
+        ctx.saved = graph, dropout, f, up, embedding.shape
+        return torch.from_numpy(up[graph.root])
+
+    @staticmethod
+    def backward(ctx: Any, g_roots: Tensor) -> Any:
+        graph, dropout, f, up, shape = ctx.saved
+        g_up = torch.zeros(up.shape, dtype=g_roots.dtype)
+        g_up.index_add_(0, torch.from_numpy(graph.root), g_roots)
+        return None, None, *_of_parameters(graph, up, None, g_up.numpy(), None, f, dropout, shape)
+
+
+def _of_parameters(
+    graph: Graph,
+    up: np.ndarray,
+    down: np.ndarray | None,
+    g_up: np.ndarray,
+    g_down: np.ndarray | None,
+    f: Functions,
+    dropout: Dropout,
+    shape: torch.Size,
+) -> list[Tensor]:
+    """The gradients with respect to the embedding and the functions. Overwrites g_up and g_down."""
+    g_leaves, g_functions = backward(graph, up, down, g_up, g_down, f, dropout)
+    drop_leaves(g_leaves, graph.key, Noise.of(dropout))
+    leaves = torch.from_numpy(g_leaves)
+    g_embedding = torch.zeros(shape, dtype=leaves.dtype)
+    g_embedding.index_add_(0, torch.from_numpy(graph.token), leaves)
+    return [g_embedding, *(torch.from_numpy(g).to(leaves.dtype) for g in g_functions)]
 
 
 def _as_numpy(functions: tuple[Tensor, ...]) -> Functions:

@@ -45,6 +45,14 @@ class Numba:
 
         return Passes(graph, *UpAndDown.apply(graph, dropout, embedding, *functions))
 
+    def up(
+        self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
+    ) -> Any:
+        from banyan.backends._numba.autograd import Up
+        from banyan.backends.passes import UpPass
+
+        return UpPass(Up.apply(graph, dropout, embedding, *functions))
+
     def cross_entropy(
         self, passes: Any, weight: Tensor, bias: Tensor, candidates: str, mean_over: str, precision: str
     ) -> Tensor:

@@ -73,11 +73,12 @@ def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, firs
 
 
 @summing
-def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, noise, first, last):
-    """Compute the gradients of both passes. g_up and g_down hold the incoming gradients and end up as the total ones.
-    g_gates accumulates the gradients with respect to gates and biases, one sum per column."""
-    L = len(up) - len(children)
-    g = np.empty((1, last), up.dtype)
+def _back_up(children, key, messages, down, g_up, g_down, g_gates, gates, noise, first, last):
+    """Compute the gradients of the down pass, from the leaves up. g_down holds the incoming gradients and ends up as
+    the total ones; those of the roots are added to g_up. g_gates accumulates the gradients with respect to gates and
+    biases, one sum per column."""
+    L = len(down) - len(children)
+    g = np.empty((1, last), down.dtype)
     s = g_gates
     for m in range(len(children)):
         n, left, right = L + m, children[m, 0], children[m, 1]
@@ -85,10 +86,19 @@ def _backward(children, key, messages, up, down, g_up, g_down, g_gates, gates, n
         _return(g_down, down, n, left, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], noise.left)
         gate, count = gates.decomp_r, messages[right]
         _return(g_down, down, n, right, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], noise.right)
-    for n in range(len(up)):
+    for n in range(len(down)):
         if messages[n] == 0:
             for j in range(first, last):
                 g_up[n, j] += g_down[n, j]
+
+
+@summing
+def _back_down(children, key, up, g_up, g_gates, gates, noise, first, last):
+    """Compute the gradients of the up pass, from the roots down. g_up holds the incoming gradients and ends up as the
+    total ones."""
+    L = len(up) - len(children)
+    g = np.empty((1, last), up.dtype)
+    s = g_gates
     for m in range(len(children) - 1, -1, -1):
         n, left, right = L + m, children[m, 0], children[m, 1]
         for j in range(first, last):
@@ -131,18 +141,22 @@ def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = NO_
 def backward(
     graph: Graph,
     up: np.ndarray,
-    down: np.ndarray,
+    down: np.ndarray | None,
     g_up: np.ndarray,
-    g_down: np.ndarray,
+    g_down: np.ndarray | None,
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
 ) -> tuple[np.ndarray, Functions]:
-    """The gradients with respect to the leaves [L, E] and the functions. Overwrites g_up and g_down."""
+    """The gradients with respect to the leaves [L, E] and the functions. Overwrites g_up and g_down. down, g_down: None
+    if there was no down pass."""
     E = up.shape[1]
     g_gates = Gates(*(np.zeros((E, *value.shape[1:])) for value in f))
     gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
-    fixed = (graph.children, graph.key, graph.messages, up, down, g_up, g_down, g_gates, gates, noise)
-    threads.run(_backward, [(*fixed, *job) for job in _column_jobs(E, gates)])
+    tree, jobs = (graph.children, graph.key), _column_jobs(E, gates)
+    if down is not None:
+        fixed = (*tree, graph.messages, down, g_up, g_down, g_gates, gates, noise)
+        threads.run(_back_up, [(*fixed, *job) for job in jobs])
+    threads.run(_back_down, [(*tree, up, g_up, g_gates, gates, noise, *job) for job in jobs])
     g_functions = {n: g.reshape(-1, *getattr(f, n).shape).sum(0) for n, g in g_gates._asdict().items()}
     if f.comp_l.ndim == 1:
         for name in GATES:

@@ -51,6 +51,13 @@ class Triton(Torch):
             return super().up_and_down(graph, embedding, functions, dropout)
         return Passes(graph, *UpAndDown.apply(graph, embedding, *functions))  # the graph holds its dropout
 
+    def up(
+        self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT
+    ) -> Any:
+        if isinstance(graph, Graph):
+            return super().up(graph, embedding, functions, dropout)
+        return self.up_and_down(graph, embedding, functions, dropout)  # the kernels of both passes are one function
+
     def cross_entropy(
         self, passes: Any, weight: Tensor, bias: Tensor, candidates: str, mean_over: str, precision: str
     ) -> Tensor:
