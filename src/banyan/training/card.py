@@ -61,7 +61,7 @@ _TEACHER = """\
 |---|---|
 {rows}
 
-The model learned to give the vectors of its teacher. The teacher is not part of it and is not needed to encode.
+The model learned to imitate the vectors of its teacher. The teacher is not part of it and is not needed to encode.
 
 """
 _KNOWS = "its training text uses them, including that text's biases"
