@@ -36,7 +36,8 @@ class Made:
 def test_every_page_matches_the_json():
     found = pages.pages()
     systems = {DOCS / "baselines" / f"{name}.md" for name in (*BASELINES, "index")}
-    others = {ROOT / "RESULTS.md", ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("experiments", "which", "latin"))}
+    parts = {DOCS / f"{name}.md" for name in ("experiments", "which", "latin")}
+    others = {ROOT / "RESULTS.md", ROOT / "README.md", *parts}
     assert set(found) == systems | others
     for path, text in found.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.pages"
