@@ -138,7 +138,7 @@ class Teaching:
         return {**told, "before": before} if before else told
 
 
-def with_taught_leaves(weights: dict[str, np.ndarray], taught: Lessons, config: Config) -> dict[str, np.ndarray]:
+def with_taught_leaves(weights: dict[str, np.ndarray], taught: Lessons) -> dict[str, np.ndarray]:
     """The weights of a model with a part for the teacher in front of its own leaves, which are mapped into it."""
     own = weights["embedding"]
     leaves = beginning.mapped(own, taught.store, taught.vectors)
@@ -157,7 +157,7 @@ def write_sides(folder: Path, parallel: str, languages: str, resume: bool, layou
     if resume and path.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    end = "\n\n" if layout == "running" else "\n"
+    end = "\n\n" if layout in ("running", "blocks") else "\n"  # each side is a paragraph
     with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         for pair in ParallelText(parallel):
             file.writelines(" ".join(text.split()) + end for text in (pair if languages == "both" else pair[1:]))

@@ -139,8 +139,10 @@ def _text_then_translations(
     if not (resume and (learned / WEIGHTS).exists()):
         for folder in (out, learned):
             RunFolder(folder).refuse_to_lose(resume, overwrite)
-        write_sides(work, str(given["parallel"]), given["languages"], resume, given["layout"])
         sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+        if text["layout"] == "auto" and "-" not in map(str, sources):  # decided by the corpus, not by the translations
+            text["layout"] = Corpus(sources, column=text["column"]).layout
+        write_sides(work, str(given["parallel"]), given["languages"], resume, text["layout"])
         train([*sources, work / TRANSLATIONS], learned, **text, **overrides)
     unused = {"preset": None, "config": None, "column": None, "layout": "lines", "dev": None, "tokenizer": None}
     seed = {"seed": overrides["seed"]} if "seed" in overrides else {}
@@ -275,7 +277,7 @@ class _Job:
             model.precision = self.precision
             data = self.store, self.dev_store, self.pairs
             if self.lessons and self.teaching.parallel:
-                self.weights = with_taught_leaves(self.weights, self.lessons, self.config)
+                self.weights = with_taught_leaves(self.weights, self.lessons)
                 freeze(model.functions)
             given = bool(self.weights)
             place = self.folder, model, self.pieces
