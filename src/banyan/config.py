@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from banyan._version import __version__
 from banyan.errors import BanyanError
 
-FORMAT = 3  # of config.json and the files beside it; raised when an older version could not read them
+FORMAT = 4  # of config.json and the files beside it; raised when an older version could not read them
 
 
 class Range(NamedTuple):
@@ -112,6 +112,12 @@ class Config:
     )
     lexical_weight: float = setting(
         0.7, "norm of the lexical part of an embedding; the learned part has norm 1", MODEL, POSITIVE
+    )
+    lexical_ngrams: str = setting(
+        "pieces",
+        "n-grams in the lexical dimensions: those of whole words, or those inside each subword",
+        MODEL,
+        choices=("pieces", "words"),
     )
     taught_dim: int = setting(
         0,

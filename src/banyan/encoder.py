@@ -24,6 +24,7 @@ from banyan.model.graph import (
     runs_of_tokens,
     with_sublinear_tf,
 )
+from banyan.model.word_ngrams import BUCKETS, WordNgrams, spelling
 from banyan.support import threads
 from banyan.support.rows import normalize_rows, slices
 from banyan.tokenizer.rules import without_surrogates
@@ -39,7 +40,8 @@ SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
 TAUGHT_BY = "taught_by.json"  # only in the folder of a model that had a teacher
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
-_LATER = ("taught_dim",)  # settings that decide embeddings and are newer than 0.2.0; a fingerprint has those in use
+_LATER = ("taught_dim", "lexical_ngrams")  # newer than 0.2.0; a fingerprint has those that are not at their default
+_INTEGERS = {"lexical": np.int8, "lexical_idf": np.uint8}  # all other weights are float32
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 
 
@@ -65,7 +67,12 @@ class Banyan:
         self._on_device = backend.on_device
         self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
         self._lexical: LexicalSums | None = None
-        if config.lexical_dim:
+        self._words: WordNgrams | None = None  # if they are in the lexical dimensions
+        if config.lexical_dim and config.lexical_ngrams == "words":
+            tables = weights["lexical"], weights["lexical_idf"]
+            self._words = WordNgrams(spelling(tokenizer.pieces), *tables, config.sublinear_tf)
+            self._lexical = backend.word_sums(self._words, config.lexical_weight, place)
+        elif config.lexical_dim:
             self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)
 
     @classmethod
@@ -126,7 +133,7 @@ class Banyan:
 
     def fingerprint(self) -> str:
         """Return 64 hexadecimal digits that change whenever a weight, the tokenizer or a setting changes embeddings."""
-        later = [name for name in _LATER if getattr(self.config, name)]
+        later = [name for name in _LATER if getattr(self.config, name) != getattr(Config, name)]
         return self._fingerprint({name: getattr(self.config, name) for name in (*_DECIDE_EMBEDDINGS, *later)})
 
     def fingerprints(self) -> list[str]:
@@ -210,6 +217,7 @@ class Banyan:
     def _encode_ragged(
         self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
     ) -> None:
+        text = tokens, offsets
         if self.config.sublinear_tf:
             tokens, offsets = with_sublinear_tf(tokens, offsets)
         some = np.diff(offsets) > 0
@@ -220,7 +228,7 @@ class Banyan:
             self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
             out[some] = roots
         if self._lexical:
-            self._lexical.put(tokens, offsets, out, n_threads)
+            self._lexical.put(*(text if self._words else (tokens, offsets)), out, n_threads)
         if self.config.taught_dim:
             self._scale_parts(out)
 
@@ -248,15 +256,16 @@ class Banyan:
         A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ..."""
         return self._parsed(text)[0]
 
-    def _parsed(self, text: str) -> tuple[Tree, np.ndarray]:
-        """Return the tree of a text, and the tokens of its leaves."""
+    def _parsed(self, text: str) -> tuple[Tree, np.ndarray, np.ndarray]:
+        """Return the tree of a text, its tokens, and which of them are leaves."""
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
+        kept = np.arange(len(tokens))
         if self.config.sublinear_tf:
             kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
-            tokens, spans = tokens[kept], [spans[i] for i in kept]
-        return self._tree(text, tokens, spans, self._induced(tokens)), tokens
+        forest = self._induced(tokens[kept])
+        return self._tree(text, tokens, kept, [spans[i] for i in kept], forest), tokens, kept
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Compose texts along given trees, such as `(S (NP the cat) (VP sat))`, instead of induced ones.
@@ -270,7 +279,8 @@ class Banyan:
             text = " ".join(given.words)
             tokens, spans = self.tokenizer.encode_with_offsets(text)
             merges = given.expand(_pieces_per_word(given.words, spans))
-            trees.append(self._tree(text, tokens, spans, from_merges(tokens, np.array([0, len(tokens)]), [merges])))
+            forest = from_merges(tokens, np.array([0, len(tokens)]), [merges])
+            trees.append(self._tree(text, tokens, np.arange(len(tokens)), spans, forest))
         return trees
 
     def _induced(self, tokens: np.ndarray) -> Forest:
@@ -283,24 +293,28 @@ class Banyan:
         structure = self.config.structure
         return _numba.induce(tokens, offsets, self.embedding, tokens, self.functions, structure=structure)[0]
 
-    def _tree(self, text: str, tokens: np.ndarray, token_spans: list[tuple[int, int]], forest: Forest) -> Tree:
+    def _tree(
+        self, text: str, tokens: np.ndarray, kept: np.ndarray, leaf_spans: list[tuple[int, int]], forest: Forest
+    ) -> Tree:
+        """kept: which tokens are leaves."""
         from banyan.tree import Tree
 
-        embeddings = np.zeros((len(tokens) + len(forest.children), self.dim), np.float32)
+        embeddings = np.zeros((len(kept) + len(forest.children), self.dim), np.float32)
         learnt = embeddings[:, : self.config.dim]
-        if len(tokens):
+        if len(kept):
             learnt[:] = self._phrases(forest)
         children = forest.children
-        spans = np.array(token_spans, np.int64).reshape(-1, 2).tolist()
+        spans = np.array(leaf_spans, np.int64).reshape(-1, 2).tolist()
         for left, right in children:
             spans.append([spans[left][0], spans[right][1]])
         unit = normalize_rows(learnt.copy())
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
         if self._lexical:
-            self._lexical.put(*_under(tokens, children), embeddings)
+            leaves = (tokens, kept) if self._words else (tokens[kept], np.arange(len(kept)))
+            self._lexical.put(*_under(*leaves, children), embeddings)
         if self.config.taught_dim:
             self._scale_parts(embeddings)
-        pieces = [self.tokenizer.pieces[token] for token in tokens]
+        pieces = [self.tokenizer.pieces[token] for token in tokens[kept]]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
 
     def _phrases(self, forest: Forest) -> np.ndarray:
@@ -327,11 +341,11 @@ class Banyan:
         from banyan.model.functions import through
         from banyan.reference import compose
 
-        (tree, tokens), f = self._parsed(text), self.functions
-        n = len(tokens)
+        (tree, tokens, kept), f = self._parsed(text), self.functions
+        n = len(kept)
         if n == 0:
             return ["bias"], np.zeros((1, self.dim))
-        leaves = self.embedding[tokens].astype(np.float64)
+        leaves = self.embedding[tokens[kept]].astype(np.float64)
         parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # node -> contributions of the leaves under it
         bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # node -> its embedding if all leaves were zero
         for node, (left, right) in enumerate(tree.children.tolist(), n):
@@ -340,12 +354,26 @@ class Banyan:
         root = 2 * n - 2
         composed = np.vstack([parts[root], bias[root]])
         if self._lexical:
-            sketches = np.vstack([self.weights["lexical"][tokens], np.zeros(self.config.lexical_dim)])
+            sketches = np.vstack([self._sketches(tokens, kept), np.zeros(self.config.lexical_dim)])
             composed = np.hstack([composed, sketches])
         if self._lexical or self.config.taught_dim:
             scaled = [_of_length(composed[:, start:end], norm) for start, end, norm in self.config.parts]
             composed = np.hstack(scaled)
         return [*tree.leaves, "bias"], composed
+
+    def _sketches(self, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """Return what each leaf contributes to the sketch of a text, int64 [n, D]. An occurrence that is not a leaf
+        counts as one of the last leaf with the same token."""
+        if self._words is None:
+            return self.weights["lexical"][tokens[kept]]
+        number = {place: leaf for leaf, place in enumerate(kept.tolist())}
+        leaf_of, owners = dict[int, int](), []
+        for place, token in enumerate(tokens.tolist()):
+            leaf_of[token] = number.get(place, leaf_of.get(token, 0))
+            owners.append(leaf_of[token])
+        sketches = np.zeros((len(kept), self.config.lexical_dim), np.int64)
+        np.add.at(sketches, owners, self._words.contributions(tokens))
+        return sketches
 
 
 def teacher_of(folder: Path) -> dict[str, Any] | None:
@@ -372,15 +400,19 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
     if config.lexical_dim:
         expected["lexical"] = (vocab_size, config.lexical_dim)
+        if config.lexical_ngrams == "words":
+            expected["lexical_idf"] = (BUCKETS,)
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"
             raise BanyanError(f"{path} does not match its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
+        if name in _INTEGERS and weights[name].dtype != _INTEGERS[name]:
+            raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {_INTEGERS[name]}")
     return weights
 
 
 def _as_used(name: str, array: np.ndarray) -> np.ndarray:
-    return array if name == "lexical" else array.astype(np.float32, copy=False)
+    return array if name in _INTEGERS else array.astype(np.float32, copy=False)
 
 
 def _function_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -415,13 +447,16 @@ def _pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int
     return np.bincount(of, minlength=len(words)).tolist()
 
 
-def _under(tokens: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens under each node of a tree, ragged."""
-    first, size = [*range(len(tokens))], [1] * len(tokens)
+def _under(tokens: np.ndarray, kept: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tokens from the first to the last leaf under each node of a tree, ragged. kept: which are leaves.
+    Those after the last leaf of all belong to it."""
+    first, end = kept.tolist(), (kept + 1).tolist()
+    end[-1:] = [len(tokens)] * bool(end)
     for left, right in children.tolist():
         first.append(first[left])
-        size.append(size[left] + size[right])
-    return runs_of_tokens(tokens, np.array(first, np.int64), np.array(size, np.int64))
+        end.append(end[right])
+    starts = np.array(first, np.int64)
+    return runs_of_tokens(tokens, starts, np.array(end, np.int64) - starts)
 
 
 def _wants_bar(show: bool | None, n: int) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
+from banyan.model.word_ngrams import WordNgrams
 
 if TYPE_CHECKING:
     import torch
@@ -52,8 +53,8 @@ class LexicalSums(Protocol):
     """Computes the lexical dimensions of embeddings (banyan.model.lexical)."""
 
     def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        """Write the sums of the tokens' sketches to the last columns of `out`, whose first columns are roots, and
-        scale both parts to their norms."""
+        """Write the sketches of texts to the last columns of `out`, whose first columns are roots, and scale both parts
+        to their norms."""
 
 
 class Backend(Protocol):
@@ -103,3 +104,6 @@ class Backend(Protocol):
 
     def lexical_sums(self, table: np.ndarray, weight: float, device: torch.device | str) -> LexicalSums:
         """Return an object that adds sums of sketches (int8 [V, D]) to embeddings. weight: the norm of that part."""
+
+    def word_sums(self, ngrams: WordNgrams, weight: float, device: torch.device | str) -> LexicalSums:
+        """The same with sketches of the n-grams of whole words."""

@@ -17,6 +17,7 @@ from banyan.config import Config
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
 from banyan.model.graph import Forest, Graph, check_ragged, disentangled, entangle
+from banyan.model.word_ngrams import BUCKETS
 
 __all__ = ["BanyanModel", "Passes"]
 
@@ -40,6 +41,8 @@ class BanyanModel(nn.Module):
         if config.lexical_dim:  # computed from the training text, never learned
             sketches = torch.zeros(vocab_size, config.lexical_dim, dtype=torch.int8)
             self.lexical = nn.Parameter(sketches, requires_grad=False)
+            if config.lexical_ngrams == "words":
+                self.lexical_idf = nn.Parameter(torch.zeros(BUCKETS, dtype=torch.uint8), requires_grad=False)
         self.initialise(config.seed)
 
     @torch.no_grad()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from banyan.corpus.store import Store
-from banyan.model import BanyanModel, initial, lexical
+from banyan.model import BanyanModel, initial, lexical, word_ngrams
 from banyan.training.passages import Part
 
 RARITY = 1e-3  # relative frequency at which the teacher's vector of a token has half its norm
@@ -36,7 +36,12 @@ def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torc
         rows += config.init_ppmi * initial.ppmi_vectors(*together, len(pieces), config.dim, config.seed, device)
     if config.init_sketch or config.init_ppmi:
         model.embedding.copy_(torch.from_numpy(rows))
-    if config.lexical_dim:  # different random vectors from those of the leaves
+    if config.lexical_dim and config.lexical_ngrams == "words":
+        spelling = word_ngrams.spelling(pieces)
+        weights = word_ngrams.weights_of(*sentences, spelling)
+        model.lexical_idf.copy_(torch.from_numpy(weights))
+        model.lexical.copy_(torch.from_numpy(word_ngrams.table_of(spelling, weights, config.lexical_dim)))
+    elif config.lexical_dim:  # different random vectors from those of the leaves
         sketches = initial.character_sketches(pieces, *sentences, config.lexical_dim, config.seed + 1)
         model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))
 

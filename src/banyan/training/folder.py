@@ -25,7 +25,7 @@ _COPIES = "copies-"  # of what can be read only once, until the run begins: the 
 _FIXED = (
     "dim", "channels", "functions", "structure",
     "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf",
-    "lexical_dim", "lexical_weight", "taught_dim",
+    "lexical_dim", "lexical_weight", "lexical_ngrams", "taught_dim",
 )  # fmt: skip
 TAUGHT_DIM = 256  # dimensions that translations add to a model
 # Settings that only concern initialisation.

@@ -7,6 +7,8 @@ trees       Algorithm 1, sentence by sentence; roots for encoding
 entangling  merges equal nodes of all sentences
 passes      both passes and their gradients
 repeats     which occurrences of a repeated token are kept
+lexical     sums of the tokens' sketches
+word_ngrams sketches of the n-grams of whole words
 
 Each kernel is a plain loop that releases the interpreter lock. Threads work on different sentences (trees) or columns
 (passes), through banyan.support.threads. Only autograd imports torch.

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from banyan.backends._numba import lexical, trees
+from banyan.backends._numba import lexical, trees, word_ngrams
 from banyan.backends.interface import Encoder, LexicalSums
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
+from banyan.model.word_ngrams import WordNgrams
 
 if TYPE_CHECKING:
     import torch
@@ -72,3 +73,6 @@ class Numba:
 
     def lexical_sums(self, table: np.ndarray, weight: float, device: torch.device | str) -> LexicalSums:
         return lexical.LexicalSums(table, weight)
+
+    def word_sums(self, ngrams: WordNgrams, weight: float, device: torch.device | str) -> LexicalSums:
+        return word_ngrams.WordSums(ngrams, weight)

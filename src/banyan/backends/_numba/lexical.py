@@ -25,12 +25,12 @@ def _add(tokens, offsets, table, weight, first, end, out):
                 sums[column] += table[token, column]
         for column in range(size):
             out[sentence, beside + column] = sums[column]
-        _scale(out[sentence, :beside], 1.0)
-        _scale(out[sentence, beside:], weight)
+        scale(out[sentence, :beside], 1.0)
+        scale(out[sentence, beside:], weight)
 
 
 @summing
-def _scale(part, length):
+def scale(part, length):
     """Scale a vector to the norm `length`; zero vectors stay zero."""
     square = 0.0
     for column in range(len(part)):
@@ -44,8 +44,8 @@ def _scale(part, length):
 def scale_rows(out, size, weight):
     """Scale both parts of every row to their norms; the second part has `size` columns."""
     for row in range(len(out)):
-        _scale(out[row, :-size], 1.0)
-        _scale(out[row, -size:], weight)
+        scale(out[row, :-size], 1.0)
+        scale(out[row, -size:], weight)
 
 
 class LexicalSums:
