@@ -310,11 +310,12 @@ class Banyan:
         unit = normalize_rows(learnt.copy())
         similarity = np.minimum((unit[children[:, 0]] * unit[children[:, 1]]).sum(1), 1)
         if self._lexical:
-            leaves = (tokens, kept) if self._words else (tokens[kept], np.arange(len(kept)))
-            self._lexical.put(*_under(*leaves, children), embeddings)
+            if not self._words:
+                tokens, kept = tokens[kept], np.arange(len(kept))
+            self._lexical.put(*_under(tokens, kept, children), embeddings)
         if self.config.taught_dim:
             self._scale_parts(embeddings)
-        pieces = [self.tokenizer.pieces[token] for token in tokens[kept]]
+        pieces = [self.tokenizer.pieces[token] for token in forest.tokens]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
 
     def _phrases(self, forest: Forest) -> np.ndarray:

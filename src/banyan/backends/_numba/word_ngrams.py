@@ -13,14 +13,13 @@ from banyan.model.word_ngrams import (
     BITS,
     BUCKETS_LOG2,
     COLUMNS,
+    DIGITS,
     EMPTY,
     FIRST,
     LAST,
-    LETTERS,
-    NUMBER,
-    NUMBERS,
     OF_FOUR,
     OF_NUMBER,
+    OTHER,
     SPREAD,
     THREE,
     Spelling,
@@ -33,19 +32,18 @@ U = np.uint64
 _BITS, _FULL, _TO_BUCKET, _CHARACTER = U(BITS), U(2 * BITS), U(64 - BUCKETS_LOG2), U((1 << BITS) - 1)
 _FIRST, _LAST = U(FIRST), U(LAST)
 _0, _1, _2, _14, _15, _16, _32, _15_BITS = (U(x) for x in (0, 1, 2, 14, 15, 16, 32, 0x7FFF))
-_COLUMNS_1, _COLUMNS_2 = COLUMNS
-_HALF = SPREAD // 2
 
 # What the kernels read of a piece. Its flags, from the lowest bit: two bits for the kind, and one each for `begins`,
 # for `closed`, for a row that is not zero, and for more than three characters.
 _KIND, _BEGINS, _CLOSED, _HAS_ROW, _LONG = (np.uint8(x) for x in (3, 4, 8, 16, 32))
-# And in words of several pieces, or numbers, the columns of a table with 64 bytes for each piece.
+_WHOLE = np.uint8(_BEGINS | _CLOSED)
+# And in words of several pieces, the columns of a table with 64 bytes for each piece.
 _HEAD, _TAIL, _VALUE, _FACTOR, _CLOSING_3, _CLOSING_4 = (U(column) for column in range(6))
 
 
 def packed(spelt: Spelling) -> tuple[np.ndarray, np.ndarray]:
     """uint8 [V], uint64 [V, 8]"""
-    has_row = (spelt.kind == LETTERS) & (spelt.begins | (spelt.size >= 3))
+    has_row = (spelt.kind < OTHER) & (spelt.begins | (spelt.size >= 3))
     bits = spelt.begins, spelt.closed, has_row, spelt.size > 3
     flags = spelt.kind + sum(4 * (bit.astype(np.uint8) << i) for i, bit in enumerate(bits))
     rows = np.zeros((len(spelt.kind), 8), U)
@@ -57,20 +55,33 @@ def packed(spelt: Spelling) -> tuple[np.ndarray, np.ndarray]:
     return flags.astype(np.uint8), rows
 
 
-@inlined
-def _add_at_columns(bits, weight, sums):
+@kernel
+def _add_weight(hash, weight, sums):
+    bits = hash * COLUMNS
     bits ^= bits >> _32
-    for _ in range(_HALF):
+    for _ in range(SPREAD):
         column = (bits & _15_BITS) * U(len(sums)) >> _15
         sums[column] += weight * (np.int32(bits >> _14 & _2) - np.int32(1))
         bits >>= _16
 
 
-@kernel
-def _add_ngram(hash, times, weights, sums):
-    weight = np.int32(times) * np.int32(weights[hash >> _TO_BUCKET])
-    _add_at_columns(hash * _COLUMNS_1, weight, sums)
-    _add_at_columns(hash * _COLUMNS_2, weight, sums)
+@inlined
+def _weight(hash, weights):
+    return np.int32(weights[hash >> _TO_BUCKET])
+
+
+@inlined
+def _add_three(window, weights, sums):
+    if window >> _FULL:
+        hash = mix(window)
+        _add_weight(hash, _weight(hash, weights), sums)
+
+
+@inlined
+def _add_four(window, character, weights, sums):
+    if window >> _FULL:
+        hash = mix(window * OF_FOUR + character)
+        _add_weight(hash, _weight(hash, weights), sums)
 
 
 @inlined
@@ -85,11 +96,8 @@ def _end_of_word(tokens, at, end, flags):
     kind = flags[tokens[at]] & _KIND
     key = U(tokens[at] + 1) * BASE
     at += 1
-    while at < end:
-        piece = flags[tokens[at]]
-        if piece & _BEGINS or (piece & _KIND != kind and kind != EMPTY):
-            break
-        kind = piece & _KIND
+    while at < end and not flags[tokens[at]] & _BEGINS:
+        kind = min(kind, flags[tokens[at]] & _KIND)
         key = (key + U(tokens[at] + 1)) * BASE
         at += 1
     return at, kind, key
@@ -113,47 +121,73 @@ def _add_number(tokens, first, end, pieces, weights, sums):
     value = _0
     for at in range(first, end):
         value = value * pieces[tokens[at], _FACTOR] + pieces[tokens[at], _VALUE]
-    _add_ngram(mix(value ^ OF_NUMBER), NUMBER, weights, sums)
+    hash = mix(value ^ OF_NUMBER)
+    weight = _weight(hash, weights)
+    _add_weight(hash, weight + weight // np.int32(2), sums)
 
 
 @kernel
 def _add_word(tokens, first, end, flags, pieces, table, weights, sums):
     """Add the rows of a word's pieces, and the n-grams that they lack."""
-    window = _FIRST  # the last three characters
-    piece = np.uint8(0)
+    word, run = _FIRST, _FIRST  # the last three characters of each
+    kind, closed, later, size = np.uint8(EMPTY), False, False, 0  # of the run: whether it is not the first; characters
     for at in range(first, end):
-        if piece & _CLOSED:  # the piece before did not end the word
-            before = tokens[at - 1]
-            if pieces[before, _CLOSING_3]:
-                _add_ngram(pieces[before, _CLOSING_3], -1, weights, sums)
-            if pieces[before, _CLOSING_4]:
-                _add_ngram(pieces[before, _CLOSING_4], -1, weights, sums)
         token = tokens[at]
         piece = flags[token]
+        if (piece & _KIND != kind or kind == OTHER) and kind != EMPTY:  # a new run
+            if not closed and kind != OTHER:
+                _close(run, weights, sums)
+            run, later, size = _FIRST, True, 0
+        elif closed:
+            _reopen(pieces, tokens[at - 1], weights, sums)
+        kind, closed = piece & _KIND, bool(piece & _CLOSED)
         if piece & _HAS_ROW:
             _add_row(token, table, sums)
         if piece & _BEGINS:  # always the first piece
-            window = pieces[token, _TAIL]
+            word = run = pieces[token, _TAIL]
             continue
         characters = pieces[token, _HEAD]
         for place in range(3):
             character = characters & _CHARACTER
             if character == 0:
                 break
-            if window >> _FULL:
-                _add_ngram(mix(window * OF_FOUR + character), 1, weights, sums)
-            window = (window << _BITS | character) & THREE
-            if place < 2 and window >> _FULL:
-                _add_ngram(mix(window), 1, weights, sums)
+            size += 1
+            if kind != OTHER:
+                _add_four(run, character, weights, sums)
+                run = (run << _BITS | character) & THREE
+                if place < 2:
+                    _add_three(run, weights, sums)
+            if later and size < 4:
+                _add_four(word, character, weights, sums)
+            word = (word << _BITS | character) & THREE
+            if later and size < 3:
+                _add_three(word, weights, sums)
             characters >>= _BITS
         if piece & _LONG:
-            window = pieces[token, _TAIL]
-    if not piece & _CLOSED:
-        if window >> _FULL:
-            _add_ngram(mix(window * OF_FOUR + _LAST), 1, weights, sums)
-        window = (window << _BITS | _LAST) & THREE
-        if window >> _FULL:
-            _add_ngram(mix(window), 1, weights, sums)
+            word = run = pieces[token, _TAIL]
+            size = 4
+    if not closed and kind != OTHER:
+        _close(run, weights, sums)
+    if later and size < 3:
+        _add_four(word, _LAST, weights, sums)
+    if later and size < 2:
+        _add_three((word << _BITS | _LAST) & THREE, weights, sums)
+
+
+@kernel
+def _close(run, weights, sums):
+    """Add the n-grams with the closing mark."""
+    _add_four(run, _LAST, weights, sums)
+    _add_three((run << _BITS | _LAST) & THREE, weights, sums)
+
+
+@kernel
+def _reopen(pieces, token, weights, sums):
+    """Subtract the n-grams with the closing mark that the row of a piece has."""
+    for column in (_CLOSING_3, _CLOSING_4):
+        hash = pieces[token, column]
+        if hash:
+            _add_weight(hash, -_weight(hash, weights), sums)
 
 
 @kernel
@@ -172,7 +206,7 @@ def _add(tokens, offsets, flags, pieces, table, weights, kept, weight, first, en
         while at < stop:
             begin = at
             at, kind, key = _end_of_word(tokens, begin, stop, flags)
-            if kind != LETTERS and kind != NUMBERS:
+            if kind >= OTHER:
                 continue
             if len(kept):
                 times = _occurrence(key, sentence, seen, where)
@@ -180,10 +214,10 @@ def _add(tokens, offsets, flags, pieces, table, weights, kept, weight, first, en
                     place = np.searchsorted(kept, times)
                     if place == len(kept) or kept[place] != times:
                         continue
-            if kind == NUMBERS:
+            if kind == DIGITS:
                 _add_number(tokens, begin, at, pieces, weights, sums)
-            elif at == begin + 1 and flags[tokens[begin]] & (_BEGINS | _CLOSED) == _BEGINS | _CLOSED:
-                _add_row(tokens[begin], table, sums)  # the whole word, in most cases
+            elif at == begin + 1 and flags[tokens[begin]] & _WHOLE == _WHOLE:
+                _add_row(tokens[begin], table, sums)  # as in most words
             else:
                 _add_word(tokens, begin, at, flags, pieces, table, weights, sums)
         for column in range(size):
