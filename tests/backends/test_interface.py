@@ -15,6 +15,7 @@ import torch
 from banyan import backends
 from banyan.backends.interface import Backend, Encoder, LexicalSums
 from banyan.errors import BanyanError
+from banyan.model.word_ngrams import BUCKETS, WordNgrams, spelling
 from tests.helpers.batches import random_functions
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
@@ -40,6 +41,8 @@ def test_every_back_end_has_the_signatures_of_the_interface(name):
     assert methods(type(encoder))["roots"] == methods(Encoder)["roots"]
     sums = backend.lexical_sums(np.zeros((3, 2), np.int8), 1.0, device)
     assert methods(type(sums)) == methods(LexicalSums)
+    ngrams = WordNgrams(spelling(["▁a"]), np.zeros((1, 2), np.int8), np.zeros(BUCKETS, np.uint8), False)
+    assert methods(type(backend.word_sums(ngrams, 1.0, device))) == methods(LexicalSums)
 
 
 def test_a_back_end_that_is_not_there_is_told():

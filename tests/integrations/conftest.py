@@ -29,7 +29,14 @@ def lexical_folder(corpus, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.fixture(scope="module", params=["folder", "lexical_folder"])
+@pytest.fixture(scope="session")
+def words_folder(corpus, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("words") / "model"
+    train(corpus, out, preset="paper", epochs=1, **LIKE_DEFAULT, lexical_ngrams="words", **SMALL)
+    return out
+
+
+@pytest.fixture(scope="module", params=["folder", "lexical_folder", "words_folder"])
 def either(request) -> Path:
     """Of one model, then of the other."""
     return request.getfixturevalue(request.param)

@@ -98,6 +98,13 @@ def test_an_export_never_overwrites_a_model(folder):
     assert (folder / "config.json").read_text() == before
 
 
+def test_ngrams_of_words_are_not_exported_to_onnx(words_folder, tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    with pytest.raises(BanyanError, match="ONNX cannot hash the n-grams of words: train with --lexical-ngrams pieces"):
+        export.onnx(Banyan.from_pretrained(words_folder), tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+
+
 def test_trees_that_ask_no_vector_are_not_exported(corpus, tmp_path):
     pytest.importorskip("onnx", reason="onnx is not installed")
     train(corpus, tmp_path / "model", preset="paper", structure="balanced", epochs=1, **SMALL)

@@ -1,7 +1,8 @@
-"""Embeddings that end in the sum of sketches of their tokens."""
+"""Embeddings that end in a sketch of the text: the sum of sketches of its tokens, or of the n-grams of its words."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,17 +12,21 @@ from safetensors.numpy import load_file, save_file
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.model import lexical
+from banyan.model.graph import kept_occurrences
+from banyan.model.word_ngrams import BUCKETS, WordNgrams, spelling
 from banyan.training import train
 from tests.helpers.training import SMALL
 
 DIM, LEXICAL = 16, 8
-TEXTS = ["the cat sees the dog", "", "a bird", "the cat sees the dog and the old tree near the river"]
+TEXTS = ["the cat sees the dog", "", "a bird", "the cat sees the dog (1984) and the old tree's shade, near the river."]
 
 
-@pytest.fixture(scope="module")
-def folder(corpus, tmp_path_factory):
+@pytest.fixture(scope="module", params=["pieces", "words", "words, sublinear_tf"])
+def folder(request, corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("lexical") / "out"
-    train(corpus, out, preset="paper", epochs=1, lexical_dim=LEXICAL, lexical_weight=0.7, **SMALL)
+    kind, sublinear = request.param.split(",")[0], "sublinear" in request.param
+    how = {"lexical_dim": LEXICAL, "lexical_weight": 0.7, "lexical_ngrams": kind, "sublinear_tf": sublinear}
+    train(corpus, out, preset="paper", epochs=1, **how, **SMALL)
     return out
 
 
@@ -33,13 +38,20 @@ def model(folder) -> Banyan:
 @pytest.fixture(scope="module")
 def learnt(model) -> Banyan:
     """The same without those dimensions."""
-    weights = {name: array for name, array in model.weights.items() if name != "lexical"}
+    weights = {name: array for name, array in model.weights.items() if not name.startswith("lexical")}
     return Banyan(replace(model.config, lexical_dim=0), model.tokenizer, weights)
 
 
 def plain(model: Banyan, text: str) -> np.ndarray:
-    tokens, _ = model.tokenizer.encode([text])
+    return of_tokens(model, model.tokenizer.encode([text])[0])
+
+
+def of_tokens(model: Banyan, tokens: np.ndarray) -> np.ndarray:
     sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
+    if model.config.lexical_ngrams == "words":
+        tables = model.weights["lexical"], model.weights["lexical_idf"]
+        ngrams = WordNgrams(spelling(model.tokenizer.pieces), *tables, model.config.sublinear_tf)
+        sums = ngrams.contributions(tokens).sum(0)
     return 0.7 * sums / (np.linalg.norm(sums) or 1)
 
 
@@ -78,16 +90,25 @@ def test_every_phrase_of_a_tree_has_them(model, learnt):
     np.testing.assert_allclose(tree.embeddings[:, :DIM], unit(without.embeddings), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(tree.children, without.children)
     np.testing.assert_array_equal(tree.similarity, without.similarity)
-    sums = [*model.weights["lexical"][model.tokenizer.encode([text])[0]].astype(np.float64)]
+    tokens = model.tokenizer.encode([text])[0]
+    kept = np.arange(len(tokens))
+    if model.config.sublinear_tf:
+        kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
+        assert len(kept) < len(tokens)
+    spans = [(place, place + 1) for place in kept]
+    spans[-1] = (kept[-1], len(tokens))
     for left, right in tree.children:
-        sums.append(sums[left] + sums[right])
-    np.testing.assert_allclose(tree.embeddings[:, DIM:], 0.7 * unit(np.array(sums)), rtol=1e-5, atol=1e-6)
+        spans.append((spans[left][0], spans[right][1]))
+    expected = [of_tokens(model, tokens[start:end]) for start, end in spans]
+    np.testing.assert_allclose(tree.embeddings[:, DIM:], expected, rtol=1e-5, atol=1e-6)
     assert model.parse("").embeddings.shape == (0, DIM + LEXICAL)
 
 
 def test_an_explanation_has_them_too(model):
     a, b = TEXTS[0], TEXTS[-1]
-    assert model.explain(a, b).similarity == pytest.approx(model.similarity(a, b), abs=1e-5)
+    explained = model.explain(a, b)
+    assert explained.similarity == pytest.approx(model.similarity(a, b), abs=1e-5)
+    assert explained.matrix.sum() == explained.similarity
     assert model.explain(a, "").similarity == 0
 
 
@@ -117,8 +138,42 @@ def test_a_file_that_lacks_them_is_refused(folder, model, tmp_path):
         Banyan.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "says"),
+    [
+        ("lexical_idf", None, "lexical_idf is missing"),
+        ("lexical_idf", np.zeros(100, np.uint8), r"lexical_idf has shape \(100,\)"),
+        ("lexical_idf", np.zeros(BUCKETS, np.int64), "lexical_idf has the type int64, not uint8"),
+        ("lexical", np.float32, "lexical has the type float32, not int8"),
+    ],
+)
+def test_tables_of_another_shape_or_type_are_refused(model, tmp_path, name, wrong, says):
+    if name not in model.weights:
+        pytest.skip("a model without them")
+    weights = {**model.weights, name: model.weights[name].astype(wrong) if wrong is np.float32 else wrong}
+    Banyan(model.config, model.tokenizer, model.weights).save_pretrained(tmp_path)
+    save_file({key: value for key, value in weights.items() if value is not None}, tmp_path / "model.safetensors")
+    with pytest.raises(BanyanError, match=says):
+        Banyan.from_pretrained(tmp_path)
+
+
+def test_a_folder_that_does_not_say_which_ngrams_has_those_of_pieces(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    kind = settings.pop("lexical_ngrams")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    loaded = Banyan.from_pretrained(tmp_path)
+    assert loaded.config.lexical_ngrams == "pieces"
+    assert (loaded.fingerprint() == model.fingerprint()) == (kind == "pieces")
+    tokens, _ = model.tokenizer.encode([TEXTS[2]])
+    sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
+    np.testing.assert_allclose(loaded.encode(TEXTS[2])[DIM:], 0.7 * sums / np.linalg.norm(sums), rtol=1e-5, atol=1e-6)
+
+
 def test_a_model_to_start_from_brings_them(folder, model, corpus, tmp_path):
     next_one = train(corpus, tmp_path / "next", init=folder, epochs=1, quiet=True, device="cpu")
-    np.testing.assert_array_equal(next_one.weights["lexical"], model.weights["lexical"])
+    for name in {"lexical", "lexical_idf"} & {*model.weights}:
+        np.testing.assert_array_equal(next_one.weights[name], model.weights[name])
+    assert next_one.config.lexical_ngrams == model.config.lexical_ngrams
     with pytest.raises(BanyanError, match="has lexical_dim = 8, which cannot be changed"):
         train(corpus, tmp_path / "other", init=folder, lexical_dim=4, quiet=True)

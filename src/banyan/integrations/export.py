@@ -172,9 +172,7 @@ def onnx(model: Banyan, folder: str | Path) -> None:
     if model.config.taught_dim:
         raise BanyanError("models with a taught part (--parallel) cannot be exported to ONNX yet: export it as static")
     if model.config.lexical_dim and model.config.lexical_ngrams == "words":
-        raise BanyanError(
-            "ONNX has no operation that hashes the n-grams of whole words: train the model with --lexical-ngrams pieces"
-        )
+        raise BanyanError("ONNX cannot hash the n-grams of words: train with --lexical-ngrams pieces")
     folder = _new(folder)
     config = model.config
     graph = library.parser.parse_model(
