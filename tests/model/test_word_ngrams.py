@@ -16,7 +16,8 @@ from banyan.tokenizer.rules import BYTES
 
 PIECES = [
     *("▁", "▁walk", "▁wal", "▁w", "▁walked", "walked", "walk", "ing", "ed", "a", "l", "k", "e", "d", "s", "▁a"),
-    *("▁(", "(", ")", ".", "...", "▁-", "-", "'", "▁20", "▁2017", "20", "17", "1", "7", ":", "▁é", "क", "्", *BYTES[195:200]),
+    *("▁(", "(", ")", ".", "...", "▁-", "-", "'", "▁20", "▁2017", "20", "17", "1", "7", ":", "▁é", "क", "्"),
+    *BYTES[195:200],
 ]
 ID = {piece: token for token, piece in enumerate(PIECES)}
 SPELT = of_words.spelling(PIECES)
