@@ -511,7 +511,7 @@ def test_a_model_to_start_from_brings_its_functions_and_its_structure(corpus, tm
 
 
 def test_a_model_that_an_older_version_would_misread_says_so(trained):
-    assert json.loads((trained / "config.json").read_text())["format"] == "3"
+    assert json.loads((trained / "config.json").read_text())["format"] == "4"
 
 
 @pytest.mark.parametrize(
