@@ -112,10 +112,7 @@ class Banyan:
         with files.atomic(folder / WEIGHTS) as temporary:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
-        if self.taught_by:
-            files.write_text(folder / TAUGHT_BY, json.dumps(self.taught_by, indent=2, ensure_ascii=False) + "\n")
-        else:
-            (folder / TAUGHT_BY).unlink(missing_ok=True)
+        write_teacher(folder, self.taught_by)
         files.write_text(folder / SETTINGS, self.config.to_json())
 
     def push_to_hub(self, name: str, **how: Any) -> str:
@@ -386,6 +383,16 @@ def teacher_of(folder: Path) -> dict[str, Any] | None:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
+
+
+def write_teacher(folder: Path, taught_by: dict[str, Any] | None) -> None:
+    """Write taught_by.json, or remove that of another model if there was no teacher."""
+    from banyan.support import files
+
+    if taught_by:
+        files.write_text(folder / TAUGHT_BY, json.dumps(taught_by, indent=2, ensure_ascii=False) + "\n")
+    else:
+        (folder / TAUGHT_BY).unlink(missing_ok=True)
 
 
 def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:

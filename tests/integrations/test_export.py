@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,9 @@ def linear_folder(corpus, tmp_path_factory) -> Path:
     return out
 
 
+MINILM = {"name": "all-MiniLM-L6-v2", "kind": "hub", "licence": "apache-2.0", "width": 384, "texts": 9300}
+
+
 def run_onnx(folder: Path, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     options = runtime.SessionOptions()
@@ -30,7 +35,17 @@ def run_onnx(folder: Path, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarra
     return session.run(None, {"tokens": tokens.astype(np.int64), "offsets": offsets})[0]
 
 
-@pytest.mark.parametrize("kind", ["folder", "lexical_folder", "linear_folder"])
+@pytest.fixture(scope="module")
+def taught_folder(lexical_folder, tmp_path_factory) -> Path:
+    """A lexical model whose first dimensions are a part of their own."""
+    model = Banyan.from_pretrained(lexical_folder)
+    model.config = dataclasses.replace(model.config, taught_dim=6)
+    model.taught_by = MINILM
+    model.save_pretrained(out := tmp_path_factory.mktemp("taught"))
+    return out
+
+
+@pytest.mark.parametrize("kind", ["folder", "lexical_folder", "linear_folder", "taught_folder"])
 def test_the_onnx_graph_makes_the_same_trees(kind, request, tmp_path):
     pytest.importorskip("onnx", reason="onnx is not installed")
     model = Banyan.from_pretrained(request.getfixturevalue(kind))
@@ -98,11 +113,34 @@ def test_an_export_never_overwrites_a_model(folder):
     assert (folder / "config.json").read_text() == before
 
 
-def test_ngrams_of_words_are_not_exported_to_onnx(words_folder, tmp_path):
+def test_ngrams_of_words_are_not_exported_to_onnx(words_folder, tmp_path, banyan):
     pytest.importorskip("onnx", reason="onnx is not installed")
-    with pytest.raises(BanyanError, match="ONNX cannot hash the n-grams of words: train with --lexical-ngrams pieces"):
-        export.onnx(Banyan.from_pretrained(words_folder), tmp_path / "onnx")
+    model = Banyan.from_pretrained(words_folder)
+    with pytest.raises(BanyanError, match=r"ONNX cannot hash .*--no-lexical.* or train with --lexical-ngrams pieces"):
+        export.onnx(model, tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()
+    told = banyan("export", words_folder, "--format", "onnx", "-o", tmp_path / "onnx", "--no-lexical")[2]
+    assert told == "exported the first 16 dimensions, without the 8 lexical ones\n"
+    found = run_onnx(tmp_path / "onnx", *model.tokenizer.encode(TEXTS))
+    np.testing.assert_allclose(found, model.encode(TEXTS, truncate_dim=16), rtol=1e-4, atol=1e-6)
+
+
+def test_an_export_says_who_taught_the_model(taught_folder, tmp_path, banyan):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    for kind in ("onnx", "static"):
+        banyan("export", taught_folder, "--format", kind, "-o", tmp_path / kind)
+    graph = onnx.load(tmp_path / "onnx" / "model.onnx")
+    assert {one.key: json.loads(one.value) for one in graph.metadata_props} == {"taught_by": MINILM}
+    assert (tmp_path / "static/taught_by.json").read_bytes() == (taught_folder / "taught_by.json").read_bytes()
+
+
+def test_a_static_export_without_lexical_dimensions_has_the_others(lexical_folder, tmp_path):
+    from safetensors.numpy import load_file
+
+    model = Banyan.from_pretrained(lexical_folder)
+    export.static(model, tmp_path, lexical=False)
+    table = load_file(tmp_path / "model.safetensors")["embeddings"]
+    np.testing.assert_array_equal(table, model.embedding)
 
 
 def test_trees_that_ask_no_vector_are_not_exported(corpus, tmp_path):

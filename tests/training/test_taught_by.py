@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,6 +86,23 @@ def test_a_card_on_the_hub_keeps_the_teacher(taught):
     assert card.data.base_model == ["sentence-transformers/all-MiniLM-L6-v2"]
     assert card.data.license == "mit"
     assert "licence of the teacher" in card.text
+
+
+def test_what_is_pushed_names_the_teacher(taught, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    pushed: dict[str, str] = {}
+
+    class Api:
+        def __init__(self, **_): ...
+        def create_repo(self, *_, **how): ...
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            pushed.update({path.name: path.read_text() for path in Path(folder_path).glob("*.json")})
+            return SimpleNamespace(commit_url="url")
+
+    monkeypatch.setattr(hub, "HfApi", Api)
+    assert taught.push_to_hub("tests/taught") == "url"
+    assert json.loads(pushed["taught_by.json"]) == MINILM
 
 
 def test_info_says_who_taught_the_model(banyan, taught, tmp_path):

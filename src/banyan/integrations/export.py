@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from banyan._version import __version__
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, write_teacher
 from banyan.errors import BanyanError
 from banyan.model.functions import per_channel, sigmoid
 from banyan.model.graph import KEPT
@@ -53,16 +53,21 @@ def _new(folder: str | Path) -> Path:
 # --- A bag of tokens -------------------------------------------------------------------------------------------------
 
 
-def static(model: Banyan, folder: str | Path) -> None:
-    """Write a folder for `model2vec.StaticModel.from_pretrained` and `SentenceTransformer`."""
+def static(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
+    """Write a folder for `model2vec.StaticModel.from_pretrained` and `SentenceTransformer`.
+
+    lexical: False leaves the lexical dimensions out.
+    """
     from safetensors.numpy import save_file
 
     folder = _new(folder)
     settings = {"model_type": "model2vec", "normalize": False, "max_length": None, "banyan_version": __version__}
     modules = [{"idx": 0, "name": "0", "path": ".", "type": _STATIC}]
     with files.atomic(folder / WEIGHTS) as temporary:
-        save_file({"embeddings": token_table(model)}, temporary)
+        width = model.dim if lexical else model.config.dim
+        save_file({"embeddings": np.ascontiguousarray(token_table(model)[:, :width])}, temporary)
     model.tokenizer.save(folder / TOKENIZER)
+    write_teacher(folder, model.taught_by)
     files.write_text(folder / "modules.json", json.dumps(modules, indent=2) + "\n")
     files.write_text(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
 
@@ -145,61 +150,86 @@ _FEW = """
         keeps = Cast <to = 9> (some_hit)
         kept = Compress <axis = 0> (own, keeps)
 """
-_LEXICAL = (
-    "sketches = Gather(beside, kept) sums = ReduceSum <keepdims = 0> (sketches, zero) "
-    + " ".join(
-        f"""
-        {x}_squares = Mul({x}, {x})
-        {x}_square = ReduceSum <keepdims = 0> ({x}_squares, zero)
-        {x}_length = Sqrt({x}_square)
-        {x}_null = Equal({x}_length, zero_)
-        {x}_divisor = Where({x}_null, one_, {x}_length)
-        {x}_unit = Div({x}, {x}_divisor)
-"""
-        for x in ("root", "sums")
-    )
-    + "lexical = Mul(sums_unit, weight) embedding = Concat <axis = 0> (root_unit, lexical)"
-)
+_SKETCH = "sketches = Gather(beside, kept) sums = ReduceSum <keepdims = 0> (sketches, zero)"
+_PART = Template("""
+        part_$i = Slice($row, first_$i, end_$i)
+        squares_$i = Mul(part_$i, part_$i)
+        square_$i = ReduceSum <keepdims = 0> (squares_$i, zero)
+        length_$i = Sqrt(square_$i)
+        null_$i = Equal(length_$i, zero_)
+        divisor_$i = Where(null_$i, one_, length_$i)
+        unit_$i = Div(part_$i, divisor_$i)
+        scaled_$i = Mul(unit_$i, norm_$i)
+""")
 
 
-def onnx(model: Banyan, folder: str | Path) -> None:
+def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     """Write model.onnx and tokenizer.json. The graph takes the concatenated tokens of n texts, int64 [T], and the
-    offsets of the texts in them, int64 [n + 1]. It returns embeddings, float32 [n, E]."""
+    offsets of the texts in them, int64 [n + 1]. It returns embeddings, float32 [n, E].
+
+    lexical: False leaves the lexical dimensions out, as encode(texts, truncate_dim=model.config.dim) does. ONNX cannot
+    compute those of lexical_ngrams="words".
+    """
     with needs("Exporting to ONNX", "onnx"):
         import onnx as library
-    if model.config.structure != "induced":
-        raise BanyanError(f"only models with induced trees can be exported to ONNX, not {model.config.structure} ones")
-    if model.config.taught_dim:
-        raise BanyanError("models with a taught part (--parallel) cannot be exported to ONNX yet: export it as static")
-    if model.config.lexical_dim and model.config.lexical_ngrams == "words":
-        raise BanyanError("ONNX cannot hash the n-grams of words: train with --lexical-ngrams pieces")
-    folder = _new(folder)
     config = model.config
+    if config.structure != "induced":
+        raise BanyanError(f"only models with induced trees can be exported to ONNX, not {config.structure} ones")
+    if lexical and config.lexical_dim and config.lexical_ngrams == "words":
+        raise BanyanError(
+            "ONNX cannot hash the n-grams of words: export without the lexical dimensions (--no-lexical), "
+            "or train with --lexical-ngrams pieces"
+        )
+    parts = _parts(model, lexical)
+    folder = _new(folder)
     graph = library.parser.parse_model(
         _GRAPH.substitute(
             version=__version__,
-            width=model.dim,
+            width=parts[-1].end,
             kept=_FEW if config.sublinear_tf else _ALL,
             through=_LINEAR if config.functions == "linear" else _DIAGONAL,
-            embedding=_LEXICAL if config.lexical_dim else "embedding = Identity(root)",
+            embedding=_scaled(parts) if len(config.parts) > 1 else "embedding = Identity(root)",
         )
     )
-    graph.graph.initializer.extend(_constants(model))
+    graph.graph.initializer.extend(_constants(model, parts))
+    if model.taught_by:
+        graph.metadata_props.add(key="taught_by", value=json.dumps(model.taught_by, ensure_ascii=False))
     library.checker.check_model(graph)
     with files.atomic(folder / GRAPH) as temporary:
         temporary.write_bytes(graph.SerializeToString())
     model.tokenizer.save(folder / TOKENIZER)
 
 
-def _constants(model: Banyan) -> list[Any]:
+class _Part(NamedTuple):
+    """A part of an embedding that is scaled by itself: which dimensions, and their norm."""
+
+    first: int
+    end: int
+    norm: float
+    lexical: bool
+
+
+def _parts(model: Banyan, lexical: bool) -> list[_Part]:
+    parts = [_Part(*part, part[0] == model.config.dim) for part in model.config.parts]
+    return [part for part in parts if lexical or not part.lexical]
+
+
+def _scaled(parts: list[_Part]) -> str:
+    """The part of the graph that scales each part of an embedding to its norm."""
+    steps = [_SKETCH] if parts[-1].lexical else []
+    steps += [_PART.substitute(i=i, row="sums" if part.lexical else "root") for i, part in enumerate(parts)]
+    names = ", ".join(f"scaled_{i}" for i in range(len(parts)))
+    return "\n".join([*steps, f"embedding = Concat <axis = 0> ({names})"])
+
+
+def _constants(model: Banyan, parts: list[_Part]) -> list[Any]:
     from onnx import numpy_helper
 
     f, E, U = model.functions, model.config.dim, model.config.width
     gates = f[:2] if model.config.functions == "linear" else [per_channel(sigmoid(gate), E) for gate in f[:2]]
     floats: dict[str, Any] = {
         "leaves": model.embedding,
-        "beside": model.weights.get("lexical", []),
-        "weight": model.config.lexical_weight,
+        "beside": model.weights["lexical"] if parts[-1].lexical else [],
         "gate_l": gates[0],
         "gate_r": gates[1],
         "bias": per_channel(f.comp_b, E),
@@ -208,6 +238,10 @@ def _constants(model: Banyan) -> list[Any]:
     }
     whole: dict[str, Any] = {"counted": KEPT} if model.config.sublinear_tf else {}
     whole |= {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
+    for i, part in enumerate(parts):
+        start = part.first if part.lexical else 0  # where the row begins that it is a slice of
+        floats[f"norm_{i}"] = part.norm
+        whole |= {f"first_{i}": [part.first - start], f"end_{i}": [part.end - start]}
     shapes = {"channels": [E // U, U], "whole": [1, E]} if model.config.functions == "linear" else {}
     arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in floats.items() if np.size(value)}
     arrays |= {name: np.array(value, np.int64) for name, value in {**whole, **shapes}.items()}
