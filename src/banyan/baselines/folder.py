@@ -29,10 +29,10 @@ class Manifest:
     about: dict[str, Any] = field(default_factory=dict)  # statistics of the training: words, tokens, losses, ...
 
 
-def check_new(out: str | Path) -> Path:
-    """Refuse `out` if it is not new or empty. Call this before a long training run."""
+def check_new(out: str | Path, besides: str = "") -> Path:
+    """Refuse `out` if it is not new or empty. Call this before a long training run. besides: a name that may exist."""
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(path.name != besides for path in out.iterdir())):
         raise BanyanError(f"{out} exists already and is not an empty folder: choose another --out, or remove it first")
     if not out.absolute().parent.is_dir():
         raise BanyanError(f"cannot create {out}: there is no folder {out.absolute().parent}")

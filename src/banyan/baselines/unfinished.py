@@ -19,7 +19,7 @@ from banyan.training.checkpoint import Progress
 STOPPED = "stopped; the same command resumes from the last checkpoint, if there is one"
 CHECKPOINT = "checkpoint.safetensors"
 RECORD = "run.json"  # in out/training, once training has begun
-_TRAINING = "training"
+_TRAINING, _SETTINGS = "training", "settings.json"
 _MAY_CHANGE = ("device", "compile", "half")  # when a run is resumed
 
 
@@ -27,20 +27,32 @@ _MAY_CHANGE = ("device", "compile", "half")  # when a run is resumed
 def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
     """Lock and return out/training. `out` must be new, or hold an unfinished run with the same settings to resume."""
     out = Path(out)
+    work, created = out / _TRAINING, not out.exists()
+    _refuse_to_lose(out)
+    try:
+        with files.held(work, f"another process is training in {out}: wait for it, or stop it"):
+            _refuse_to_lose(out)  # again: another process may have finished before we got the lock
+            _check_same(work / _SETTINGS, {name: settings[name] for name in settings if name not in _MAY_CHANGE})
+            try:
+                yield work
+            except BanyanError:
+                if not (work / RECORD).exists():  # there is nothing to resume
+                    files.clear(work)
+                raise
+    finally:
+        if created:
+            with suppress(OSError):  # it is not empty
+                out.rmdir()
+
+
+def _refuse_to_lose(out: Path) -> None:
+    """Raise an error unless `out` is new, or holds an unfinished run."""
     work = out / _TRAINING
-    if not work.is_dir() or (out / MANIFEST).exists():
-        check_new(out)
-        work.mkdir(parents=True)
-    with files.locked(work / "lock", f"another process is training in {out}"):
-        _check_same(work / "settings.json", {name: settings[name] for name in settings if name not in _MAY_CHANGE})
-        try:
-            yield work
-        except BanyanError:
-            if not (work / RECORD).exists():  # there is nothing to resume
-                shutil.rmtree(work, ignore_errors=True)
-                with suppress(OSError):
-                    out.rmdir()
-            raise
+    if (work / _SETTINGS).exists() and not (out / MANIFEST).exists():
+        return
+    check_new(out, besides=_TRAINING)
+    if work.is_dir():
+        check_new(work, besides=files.LOCK)  # left by a run that was killed before it began
 
 
 def resumed(checkpoint_path: Path, model: Any, optimiser: Any, progress: Progress) -> Progress:
@@ -80,7 +92,7 @@ def finish(out: str | Path, save: Callable[[Path], object], manifest: Manifest) 
             shutil.rmtree(out / path.name)
         os.replace(path, out / path.name)
     write(out, manifest)
-    shutil.rmtree(out / _TRAINING)
+    files.clear(out / _TRAINING)  # the end of run_in removes the folder
 
 
 def save_transformer(out: str | Path, model: Any, tokenizer: Any, manifest: Manifest, half: bool) -> None:
