@@ -22,6 +22,7 @@ pytest.importorskip("lancedb")
 from banyan import Banyan, BanyanError
 from banyan.commands import main
 from banyan.explanation import Explanation
+from banyan.integrations import hub
 from banyan.search import rows as search_rows
 from banyan.search.highlight import highlights, marked
 from banyan.search.index import Index, Maker
@@ -392,6 +393,25 @@ def test_index_and_search_from_the_command_line(tmp_path, trained_folder, books,
     assert second.count("cosine") == 1
     assert "author=O'Neil" in second
     assert "is not a valid condition" in told.err
+
+
+def test_an_index_made_with_a_model_of_the_hub_records_its_name(
+    banyan, books, trained_folder, tmp_path, monkeypatch
+):
+    asked: list[str] = []
+    monkeypatch.setattr(hub, "fetch", lambda name, *_: asked.append(name) or trained_folder)
+    monkeypatch.chdir(tmp_path)
+    assert banyan("index", "tests/small", books, "--column", "title", "-o", "index")[0] == 0
+    record = json.loads(Path("index/index.json").read_text())
+    assert record["model"]["path"] == "tests/small"
+    for model in ([], ["--model", "tests/small"], ["--model", trained_folder]):
+        assert "*king*" in banyan("search", "index", "king and queen", *model)[1]
+    assert set(asked) == {"tests/small"}
+    record["model"]["path"] = str(tmp_path / "tests/small")
+    Path("index/index.json").write_text(json.dumps(record))
+    code, _, told = banyan("search", "index", "king")
+    assert (code, "tests/small: pass its folder or Hub name with --model" in told) == (1, True)
+    assert banyan("search", "index", "king", "--model", "tests/small")[0] == 0
 
 
 def test_text_can_be_piped_into_an_index(banyan, monkeypatch, tmp_path, trained_folder):

@@ -37,8 +37,8 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--by", default="both", choices=("both", "vectors", "words"), help=by)
     exact = "compare the query with every vector, even in a large index"
     parser.add_argument("--exact", action="store_true", help=exact)
-    model = "model folder, if it has moved since the index was built"
-    parser.add_argument("--model", metavar="DIR", help=model)
+    model = "model folder or Hub name, if it has moved since the index was built"
+    parser.add_argument("--model", metavar="MODEL", help=model)
     parser.add_argument("--json", action="store_true", help="print one JSON object per result")
 
 
@@ -54,12 +54,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _searcher(store: Index, moved: str | None) -> Searcher:
+    from banyan.integrations import hub
     from banyan.search.index import Maker
     from banyan.search.searching import Searcher
 
     path = moved or store.record.model.path
-    if not Path(path).is_dir():
-        raise BanyanError(f"the model of {store.folder} is no longer in {path}: pass its new folder with --model DIR")
+    if not (Path(path).is_dir() or hub.is_name(path)):
+        raise BanyanError(f"the model of {store.folder} is not in {path}: pass its folder or Hub name with --model")
     model = load(path)
     store.check(Maker.of(model, path))
     return Searcher(store, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)

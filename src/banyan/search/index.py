@@ -50,9 +50,16 @@ class Maker:
 
     @classmethod
     def of(cls, model: Banyan, path: str | Path) -> Maker:
-        """Describe a model. path: the folder of the model, which the index records."""
+        """Describe a model. path: the folder of the model or its name on the Hub, which the index records."""
         fingerprint, *earlier = model.fingerprints()
-        return cls(str(Path(path).resolve()), fingerprint, model.dim, tuple(earlier))
+        return cls(_whereabouts(path), fingerprint, model.dim, tuple(earlier))
+
+
+def _whereabouts(path: str | Path) -> str:
+    from banyan.integrations import hub
+
+    on_the_hub = hub.is_name(path) and not Path(path).is_dir()
+    return str(path if on_the_hub else Path(path).resolve())
 
 
 @dataclass
