@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from tests.helpers.embeddings_endpoint import refuses, vector_of
 TEXTS = ["one", "two", "three", "twenty-five", "a longer text"]
 EXPECTED = np.array([vector_of(text) for text in TEXTS], np.float32)
 QUIET = Display(quiet=True)
+SLEEP = endpoint._sleep
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def server():
 def waited(monkeypatch) -> list[float]:
     """No key from outside; the seconds that would have been waited."""
     seconds: list[float] = []
-    monkeypatch.setattr(endpoint.time, "sleep", seconds.append)
+    monkeypatch.setattr(endpoint, "_sleep", lambda wait, stop: seconds.append(wait))
     for name in endpoint.KEYS:
         monkeypatch.delenv(name, raising=False)
     return seconds
@@ -59,8 +62,11 @@ def test_address_model_and_key_are_sent(server, ending, monkeypatch):
 def test_a_busy_endpoint_is_asked_again_when_it_says(server, waited):
     long_ago = "Wed, 21 Oct 2015 07:28:00 GMT"
     server.faults = [refuses(429, Retry_After="7"), refuses(503), refuses(429, Retry_After=long_ago)]
-    np.testing.assert_array_equal(open_teacher(server.address).encode(TEXTS), EXPECTED)
+    teacher, told = open_teacher(server.address), []
+    teacher.note = told.append
+    np.testing.assert_array_equal(teacher.encode(TEXTS), EXPECTED)
     assert waited == [7, 2, 4]
+    assert told == [f"{server.address}/embeddings answered 429 (no) and asks to wait 7s"]
 
 
 def test_a_broken_answer_is_asked_for_again(server, waited):
@@ -114,7 +120,44 @@ def test_an_endpoint_that_takes_few_texts_at_once_gets_few(server):
     teacher = open_teacher(server.address)
     for _ in range(2):
         np.testing.assert_array_equal(teacher.encode(TEXTS), EXPECTED)
-    assert [len(request["input"]) for request in server.requests] == [5, 3, 2, 1, 2, 2, 2, 1]
+    sizes = [len(request["input"]) for request in server.requests]
+    assert sizes[:5] == [5, 3, 2, 1, 2]
+    assert sorted(sizes[5:]) == [1, 2, 2]
+
+
+def numbered(n: int) -> list[str]:
+    return [f"text number {number}" for number in range(n)]
+
+
+def test_several_requests_are_under_way_at_once(server):
+    teacher, together = open_teacher(server.address), threading.Barrier(endpoint.AT_ONCE)
+    teacher.encode(["one"])
+
+    def once_all_are_there(handler, answer):
+        together.wait(timeout=10)
+        handler.reply(answer)
+
+    server.always = once_all_are_there
+    texts = numbered(endpoint.AT_ONCE * endpoint.FEWEST * 2)
+    np.testing.assert_array_equal(teacher.encode(texts), [vector_of(text) for text in texts])
+    assert len(server.requests) == 1 + endpoint.AT_ONCE
+
+
+def test_a_failure_does_not_wait_for_the_other_requests(server, monkeypatch):
+    monkeypatch.setattr(endpoint, "_sleep", SLEEP)
+    teacher, told = open_teacher(server.address), []
+    teacher.encode(["one"])
+    teacher.note, waiting = told.append, threading.Barrier(endpoint.AT_ONCE)
+
+    def one_fails(handler, answer):
+        first = answer["data"][0]["embedding"] == vector_of("text number 0")
+        waiting.wait(timeout=10)
+        refuses(401)(handler, answer) if first else refuses(429, Retry_After="500")(handler, answer)
+
+    server.always = one_fails
+    with pytest.raises(BanyanError, match="answered 401"):
+        teacher.encode(numbered(endpoint.AT_ONCE * endpoint.FEWEST))
+    assert len(told) <= 1  # three requests wait, which is worth one line
 
 
 def test_a_text_that_is_too_long_is_cut_and_the_others_keep_their_batch(server):

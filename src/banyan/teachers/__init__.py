@@ -3,6 +3,7 @@
 teacher    Teacher, open_teacher, about
 local      a sentence-transformers model on this machine
 endpoint   an OpenAI-compatible /v1/embeddings
+at_once    call a function for several items at once
 texts      TextFile: one text per line
 making     make_vectors: encode texts once, resumable, in flat memory
 stored     read_vectors: vectors that exist already, as .npy or Parquet

@@ -1,13 +1,15 @@
-"""An OpenAI-compatible /v1/embeddings, asked over HTTP."""
+"""An OpenAI-compatible /v1/embeddings, asked over HTTP, with a few requests under way at once."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,12 +17,18 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from banyan.errors import BanyanError, first_line
+from banyan.support.display import duration
+from banyan.support.rows import slices
+from banyan.teachers.at_once import mapped
 
 KEYS = "BANYAN_TEACHER_KEY", "OPENAI_API_KEY"  # environment variables; the first that is set counts
 REQUEST = 128  # texts in a request
+AT_ONCE = 4  # requests under way
+FEWEST = 16  # texts for which a request of their own is worth it
 SHORTEST_CUT = 100  # characters; a text that the endpoint refuses is cut in half until it is as short as this
 WAITS = 1, 2, 4, 8, 16, 32  # seconds before each further attempt
 LONGEST_WAIT = 600  # seconds; an endpoint that asks for more is given up
+TOLD_WAIT = 5  # seconds; waits this long are reported
 TIMEOUT = 300  # seconds
 _TOO_LARGE = 400, 413, 422  # statuses of servers that accept fewer or shorter texts at once
 _BUSY = 408, 425, 429
@@ -59,34 +67,45 @@ class Endpoint:
         address, _, self.model = source.partition("#")
         self.address = _full(address)
         self.width: int | None = None  # known after the first answer
+        self.note: Callable[[str], object] = lambda text: None  # called with a sentence when the endpoint makes us wait
         self._most = REQUEST
         self._answered = False
+        self._not_before = 0.0  # when the next request may begin, as time.monotonic() counts
+        self._lock = threading.Lock()
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     def encode(self, texts: list[str]) -> np.ndarray:
-        parts = []
-        while texts:
-            parts.append(self._fitting(texts[: self._most])[0])
-            texts = texts[len(parts[-1]) :]
-        return np.concatenate(parts)
+        stop, parts = threading.Event(), []
+        if self.width is None:  # alone: the address or the key may be wrong
+            parts.append(self._fitting(texts[: self._most], stop)[0])
+            texts = texts[len(parts[0]) :]
+        size = min(self._most, max(-(-len(texts) // AT_ONCE), FEWEST))
+        requests = [texts[part] for part in slices(len(texts), size)]
+        return np.concatenate([*parts, *mapped(lambda some: self._in_turn(some, stop), requests, AT_ONCE, stop)])
 
-    def _fitting(self, texts: list[str]) -> tuple[np.ndarray, bool]:
+    def _in_turn(self, texts: list[str], stop: threading.Event) -> np.ndarray:
+        """Ask for the vectors, but not while the endpoint makes us wait."""
+        if (wait := self._not_before - time.monotonic()) > 0:
+            _sleep(wait, stop)
+        return self._fitting(texts, stop)[0]
+
+    def _fitting(self, texts: list[str], stop: threading.Event) -> tuple[np.ndarray, bool]:
         """Ask for the vectors, in smaller requests if the endpoint refuses this one. Return them, and whether the
         first request was enough."""
         try:
-            return self._vectors(self._ask(texts), len(texts)), True
+            return self._vectors(self._ask(texts, stop), len(texts)), True
         except _Refused:
             if len(texts) == 1 and len(texts[0]) <= SHORTEST_CUT:
                 raise
         if len(texts) == 1:  # too long: cut it, as sentence-transformers does
-            return self._fitting([texts[0][: len(texts[0]) // 2]])[0], False
+            return self._fitting([texts[0][: len(texts[0]) // 2]], stop)[0], False
         half = -(-len(texts) // 2)
-        (first, one), (second, other) = self._fitting(texts[:half]), self._fitting(texts[half:])
+        (first, one), (second, other) = (self._fitting(some, stop) for some in (texts[:half], texts[half:]))
         if one and other:  # there were too many texts, and not only a long one among them
-            self._most = half
+            self._most = min(self._most, half)
         return np.concatenate([first, second]), False
 
-    def _ask(self, texts: list[str]) -> Any:
+    def _ask(self, texts: list[str], stop: threading.Event) -> Any:
         body = json.dumps({"input": texts, **({"model": self.model} if self.model else {})}).encode()
         for wait in (*WAITS, None):
             try:
@@ -95,8 +114,18 @@ class Endpoint:
                 if wait is None or error.after > LONGEST_WAIT:
                     asked = f" and asks to wait {error.after:,.0f} s" if error.after > LONGEST_WAIT else ""
                     raise BanyanError(f"{self.address} {error}{asked}") from None
-                time.sleep(max(wait, error.after))
+                self._hold_back(max(wait, error.after), error)
+                _sleep(max(wait, error.after), stop)
         raise AssertionError
+
+    def _hold_back(self, seconds: float, why: _Unavailable) -> None:
+        """Begin no request for a while, and say so."""
+        with self._lock:
+            until, before = time.monotonic() + seconds, self._not_before
+            self._not_before = max(until, before)
+        if seconds >= TOLD_WAIT and until > before + 1:  # not reported by another request just now
+            asks = " and asks to wait" if why.after else "; trying again in"
+            self.note(f"{self.address} {why}{asks} {duration(seconds)}")
 
     def _post(self, body: bytes) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json", **_authorization()}
@@ -153,6 +182,11 @@ class Endpoint:
         vectors = np.empty((count, self.width), np.float32)
         vectors[order] = rows
         return vectors
+
+
+def _sleep(seconds: float, stop: threading.Event) -> None:
+    if stop.wait(seconds):
+        raise BanyanError("another request has failed")  # nobody reads this
 
 
 def _full(address: str) -> str:
