@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -32,6 +34,19 @@ def teacher(monkeypatch) -> WordTeacher:
     one = WordTeacher()
     monkeypatch.setattr(teaching, "open_teacher", lambda source, device: one)
     return one
+
+
+@contextmanager
+def gone() -> Iterator[None]:
+    """Within, no teacher can be opened."""
+
+    def fail(*_):
+        raise BanyanError("the teacher is gone")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(teaching, "open_teacher", fail)
+        patched.setattr(teaching, "Itself", fail)
+        yield
 
 
 def correlation(model: Banyan, texts: list[str], dims: int | None = None) -> float:
@@ -168,11 +183,18 @@ def test_a_model_learns_from_a_teacher(corpus, tmp_path, teacher):
 
 def test_a_taught_run_interrupted_anywhere_ends_in_the_same_bits(corpus, tmp_path, teacher, monkeypatch):
     once = {**TAUGHT, "teacher": "word-teacher", "teacher_lines": 100, "epochs": 2}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "word-teacher").mkdir()
     train(corpus, tmp_path / "whole", **once)
     with interrupted_at(5):
         train(corpus, tmp_path / "parts", **once)
-    train(corpus, tmp_path / "parts", resume=True, quiet=True, device="cpu")  # it knows its teacher
+    (tmp_path / "word-teacher").rmdir()
+    with gone():  # its vectors are finished
+        with interrupted_at(1, told=6):
+            train(corpus, tmp_path / "parts", resume=True, **once)
+        train(corpus, tmp_path / "parts", resume=True, quiet=True, device="cpu")  # it knows its teacher
     assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+    assert (tmp_path / "parts/taught_by.json").read_bytes() == (tmp_path / "whole/taught_by.json").read_bytes()
     asked_before = len(teacher.asked)
     calls = []
 
@@ -257,15 +279,21 @@ def test_a_run_with_translations_goes_on_where_it_was(bilingual, tmp_path, teach
     rest = metrics(tmp_path / "whole" / "training" / "learned")[-1]["step"] - 3
     with interrupted_at(60, told=60 - rest):  # in the translations
         train(text, tmp_path / "parts", resume=True, **settings)
-    train(text, tmp_path / "parts", resume=True, **settings)
+    with gone():
+        train(text, tmp_path / "parts", resume=True, **settings)
     assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+    assert (tmp_path / "parts/taught_by.json").read_bytes() == (tmp_path / "whole/taught_by.json").read_bytes()
 
 
 def test_translations_without_a_teacher_are_taught_by_the_model_itself(bilingual, tmp_path):
     text, pairs = bilingual
     train([text, write_lines(tmp_path / "english.txt", 300)], tmp_path / "first", **{**SMALL, "epochs": 2})
     settings = {"quiet": True, "device": "cpu", "taught_dim": 16}
-    model = train(text, tmp_path / "m", init=tmp_path / "first", parallel=pairs, **settings)
+    with interrupted_at(3):
+        train(text, tmp_path / "m", init=tmp_path / "first", parallel=pairs, **settings)
+    with gone():
+        model = train(text, tmp_path / "m", init=tmp_path / "first", parallel=pairs, resume=True, **settings)
+    assert model.taught_by["name"].startswith("itself, before it saw translations (")
     new = lines(40, seed=99)
     english, foreign = model.encode(new)[:, :16], model.encode([translated(line) for line in new])[:, :16]
     same = (english * foreign).sum(1).mean()

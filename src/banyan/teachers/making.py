@@ -21,7 +21,7 @@ import numpy as np
 from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display, Meter, duration
-from banyan.teachers.teacher import Teacher
+from banyan.teachers.teacher import Encoder
 from banyan.teachers.texts import TextFile, fingerprint
 
 VECTORS, PROGRESS = "vectors.f16", "progress.json"
@@ -48,7 +48,7 @@ class _Progress:
 
 
 def make_vectors(
-    folder: Path, texts: Sequence[str] | TextFile, teacher: Teacher, display: Display, what: str
+    folder: Path, texts: Sequence[str] | TextFile, teacher: Encoder, display: Display, what: str
 ) -> np.ndarray:
     """Encode the texts and return a read-only float16 memory map with one row per text.
 
@@ -88,7 +88,7 @@ def _kept(folder: Path, new: _Progress) -> _Progress:
 
 
 class _Making:
-    def __init__(self, folder: Path, done: _Progress, teacher: Teacher, display: Display, what: str) -> None:
+    def __init__(self, folder: Path, done: _Progress, teacher: Encoder, display: Display, what: str) -> None:
         self.folder, self.done, self.teacher, self.display, self.what = folder, done, teacher, display, what
 
     def run(self, texts: Sequence[str] | TextFile) -> None:

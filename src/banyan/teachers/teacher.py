@@ -16,16 +16,21 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _KINDS = "a sentence-transformers folder or its name on the Hugging Face Hub, or the address of a /v1/embeddings"
 
 
-class Teacher(Protocol):
-    """A model that turns texts into vectors."""
+class Encoder(Protocol):
+    """Turns texts into vectors."""
 
     name: str  # as the user named it
-    kind: str  # hub, folder, address or, if a model teaches itself, itself
-    licence: str | None  # from its model card; None if unknown
 
     def encode(self, texts: list[str]) -> np.ndarray:
         """Return float32 vectors, one row per text. Raise BanyanError on failure. No text is blank."""
         ...
+
+
+class Teacher(Encoder, Protocol):
+    """A model that turns texts into vectors, and what is known about it."""
+
+    kind: str  # hub, folder, address or, if a model teaches itself, itself
+    licence: str | None  # from its model card; None if unknown
 
 
 def open_teacher(source: str, device: str = "auto") -> Teacher:

@@ -143,8 +143,9 @@ class RunFolder:
         differing = [name for name in asked if asked[name] != getattr(began, name) and name != "epochs"]
         told = [f"{name} was {getattr(began, name)!r} and is now {asked[name]!r}" for name in differing]
         for name, value in dataclasses.asdict(given).items():
-            if value is not None and value != getattr(began_with, name):
-                told.append(f"{name} was {getattr(began_with, name)!r} and is now {value!r}")
+            began_as = getattr(began_with, name)
+            if value is not None and began_as not in (value, str(Path(value).absolute())):  # it may be gone by now
+                told.append(f"{name} was {began_as!r} and is now {value!r}")
         if told:
             raise BanyanError(f"the run in {self.out} cannot be resumed with different settings: {', '.join(told)}")
         if began_with.init and Given.of(init=began_with.init).init_weights != began_with.init_weights:

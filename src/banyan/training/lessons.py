@@ -6,7 +6,7 @@ side, and its vector is the target of both.
 
 A folder of lessons holds texts.txt, the tokenised texts (store/), the teacher's vectors (vectors/, pieces/) and
 targets.f16: those vectors, projected on their principal components and scaled to norm 1. Every step is done once, so
-an interrupted run continues where it was.
+an interrupted run continues where it was. teacher.json describes the teacher (banyan.training.teaching).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display
 from banyan.support.rows import normalize_rows, slices
-from banyan.teachers import Teacher, TextFile, make_vectors, read_vectors
+from banyan.teachers import Encoder, TextFile, make_vectors, read_vectors
 from banyan.tokenizer import Tokenizer
 from banyan.tokenizer.rules import BYTES
 
@@ -62,7 +62,7 @@ class Asked(NamedTuple):
     option: str = "dim"  # that sets the width
 
 
-def from_corpus(asked: Asked, corpus: Corpus, teacher: Teacher, lines: int | None) -> Lessons:
+def from_corpus(asked: Asked, corpus: Corpus, teacher: Encoder, lines: int | None) -> Lessons:
     """Lines of a corpus and spans of them, with the vectors of a teacher. lines: how many to sample (None: all).
 
     Which lines and spans does not depend on the seed of the run: their vectors serve runs with any seed."""
@@ -92,7 +92,7 @@ def from_vectors(asked: Asked, corpus: Corpus, path: str) -> Lessons:
     return _finished(asked, vectors, _rows(asked, len(texts)), None, f"{path} {stat.st_size} {stat.st_mtime_ns}")
 
 
-def from_pairs(asked: Asked, pairs: ParallelText, teacher: Teacher, both: bool) -> Lessons:
+def from_pairs(asked: Asked, pairs: ParallelText, teacher: Encoder, both: bool) -> Lessons:
     """Both sides of translations (or only the second), each with the teacher's vector of the first side."""
     recipe = {"kind": "translations", "pairs": pairs.fingerprint(), "both": both}
     sides = _sides_of(asked.folder, pairs)
@@ -194,7 +194,7 @@ def _both_sides(pairs: Iterable[tuple[str, str]], both: bool) -> Iterator[tuple[
         yield number, second
 
 
-def _pieces(asked: Asked, teacher: Teacher) -> np.ndarray:
+def _pieces(asked: Asked, teacher: Encoder) -> np.ndarray:
     """The teacher's vectors of the vocabulary. Tokens that stand for bytes have none."""
     texts = ["" if piece in _BYTES else piece.replace("▁", " ").strip() for piece in asked.tokenizer.pieces]
     return make_vectors(asked.folder / "pieces", texts, teacher, asked.display, "subwords")

@@ -17,7 +17,7 @@ from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display
-from banyan.teachers import Teacher, about, holds_vectors, open_teacher
+from banyan.teachers import Remembered, Teacher, about, holds_vectors, open_teacher
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons
 from banyan.training.folder import Given
@@ -26,6 +26,7 @@ from banyan.training.lessons import Asked, Lessons
 LANGUAGES = ("both", "second")
 TEACHING_SETTINGS = ("taught_dim", "teacher_weight", "teacher_infonce_weight")  # of the stage that learns translations
 TRANSLATIONS = "translations.txt"  # their sides as text to train on
+RECORD = "teacher.json"  # in the folder of the lessons: what is known about the teacher
 
 
 @dataclass
@@ -37,13 +38,15 @@ class Teaching:
     parallel: str | None = None
     init: str | None = None
     languages: str = "both"
+    init_weights: str | None = None  # SHA-256
     _about: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, given: Given) -> Teaching:
         """The options that a run began with."""
         lines = int(given.teacher_lines) if given.teacher_lines else None
-        return cls(given.teacher, lines, given.parallel, given.init, given.languages or "both")
+        languages = given.languages or "both"
+        return cls(given.teacher, lines, given.parallel, given.init, languages, given.init_weights)
 
     def __bool__(self) -> bool:
         return bool(self.teacher or self.parallel)
@@ -102,7 +105,7 @@ class Teaching:
     def lessons(
         self, folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, device: str, display: Display
     ) -> Lessons:
-        """Make the lessons in a folder, or open them if they are finished."""
+        """Make the lessons in a folder, or open them if they are finished, which does not need the teacher."""
         width = config.taught_dim or config.dim
         option = "taught-dim" if config.taught_dim else "dim"
         folder = folder.resolve()  # fingerprints contain paths, and the folder may be a link that runs share
@@ -111,14 +114,15 @@ class Teaching:
             assert self.teacher
             self._about = about(self.teacher)
             return lessons.from_vectors(asked, corpus, self.teacher)
-        teacher = self._open(device)
+        source = self.teacher or f"itself {self.init_weights}"
+        teacher = Remembered(folder / RECORD, source, lambda: self._open(device))
         if self.parallel:
             pairs = ParallelText(self.parallel)
             display.note(pairs.note)
             made = lessons.from_pairs(asked, pairs, teacher, self.languages == "both")
         else:
             made = lessons.from_corpus(asked, corpus, teacher, self.lines)
-        self._about = about(teacher)
+        self._about = teacher.about()
         return made
 
     def _open(self, device: str) -> Teacher:
