@@ -18,9 +18,11 @@ from banyan.corpus.store import Store
 from banyan.integrations import export
 from banyan.model import BanyanModel, objective
 from banyan.support.display import Display
+from banyan.teachers import endpoint
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons, teaching, train
 from banyan.training.lessons import Asked
+from tests.helpers import embeddings_endpoint
 from tests.helpers.corpora import lines, write_lines
 from tests.helpers.models import tiny_model
 from tests.helpers.teaching import WIDTH, WordTeacher, translated, write_translations
@@ -212,6 +214,14 @@ def test_a_taught_run_interrupted_anywhere_ends_in_the_same_bits(corpus, tmp_pat
     train(corpus, tmp_path / "failed", resume=True, **once)
     assert digest(tmp_path / "failed") == digest(tmp_path / "whole")
     assert len(teacher.asked) == asked_before
+
+
+def test_an_endpoint_that_makes_us_wait_is_reported(monkeypatch, capsys):
+    monkeypatch.setattr(endpoint, "_sleep", lambda wait, stop: None)
+    with embeddings_endpoint.running() as server:
+        server.faults = [embeddings_endpoint.refuses(429, "slow down", Retry_After="70")]
+        teaching.Teaching(server.address)._open("cpu", Display()).encode(["one"])
+    assert "answered 429 (slow down) and asks to wait 1m 10s" in capsys.readouterr().err
 
 
 def test_vectors_that_exist_already_teach_the_lines(corpus, tmp_path):

@@ -18,6 +18,7 @@ from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display
 from banyan.teachers import Remembered, Teacher, about, holds_vectors, open_teacher
+from banyan.teachers.endpoint import Endpoint
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons
 from banyan.training.folder import Given
@@ -115,7 +116,7 @@ class Teaching:
             self._about = about(self.teacher)
             return lessons.from_vectors(asked, corpus, self.teacher)
         source = self.teacher or f"itself {self.init_weights}"
-        teacher = Remembered(folder / RECORD, source, lambda: self._open(device))
+        teacher = Remembered(folder / RECORD, source, lambda: self._open(device, display))
         if self.parallel:
             pairs = ParallelText(self.parallel)
             display.note(pairs.note)
@@ -125,11 +126,14 @@ class Teaching:
         self._about = teacher.about()
         return made
 
-    def _open(self, device: str) -> Teacher:
-        if self.teacher:
-            return open_teacher(self.teacher, device)
-        assert self.init  # check() and train() see to it
-        return Itself(self.init)
+    def _open(self, device: str, display: Display) -> Teacher:
+        if not self.teacher:
+            assert self.init  # check() and train() see to it
+            return Itself(self.init)
+        teacher = open_teacher(self.teacher, device)
+        if isinstance(teacher, Endpoint):
+            teacher.note = display.note
+        return teacher
 
     def told(self, taught: Lessons | None, init: str | None) -> dict[str, Any] | None:
         """Who taught the model, for Banyan.taught_by. The teacher of a model that it starts from stays on record."""
