@@ -35,7 +35,7 @@ PAPER: Settings = {  # preset paper: the settings that a table may show, by thei
     "vocab_factor": 1.0, "zero_digits": True, "sublinear_tf": False, "epochs": 15, "batch_size": 512, "lr": 1e-3,
     "final_lr_frac": 1.0, "objective": "cross-entropy", "infonce_weight": 0.0, "infonce_temperature": 0.05,
     "infonce_min_part": 0.3, "crop_kind": "parts", "candidates": "all", "output": 0.0, "passage_sentences": 1,
-    "infonce_split": "anywhere", "ppmi_context": "paragraph",
+    "infonce_split": "anywhere",
 }  # fmt: skip
 _TRAINING = ("dropout", "batch_size", "lr", "final_lr_frac", "objective", "infonce_weight", "candidates", "output")
 _CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
@@ -61,7 +61,6 @@ _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are sho
     "sublinear_tf": lambda sublinear: "each token once" if sublinear else "repeats kept",
     "passage_sentences": lambda n: "single sentences" if n == 1 else f"passages of {n} sentences",
     "infonce_split": lambda at: "split anywhere" if at == "anywhere" else "split at the end of a sentence",
-    "ppmi_context": lambda within: f"PPMI within a {within}",
     "dim": lambda n: f"{n} dimensions",
     "dropout": lambda share: f"dropout {share:g}",
     "batch_size": lambda n: f"batches of {n:,}",

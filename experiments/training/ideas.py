@@ -90,8 +90,6 @@ _THIRTEENTH: dict[str, dict[str, Any]] = {
     "2": {"passage_sentences": 2},
     "2-ends": {"passage_sentences": 2, "infonce_split": "sentence"},
     "2-few-epochs": {"passage_sentences": 2, "epochs": 6},  # as many as the text cut into sentences gets
-    "2-apart": {"passage_sentences": 2, "ppmi_context": "sentence"},
-    "2-ends-apart": {"passage_sentences": 2, "infonce_split": "sentence", "ppmi_context": "sentence"},
     "3": {"passage_sentences": 3},
     "3-ends": {"passage_sentences": 3, "infonce_split": "sentence"},
 }

@@ -51,7 +51,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="holds the teacher's vectors and the models")
     parser.add_argument("--teacher", required=True, help="a sentence-transformers folder or hub name")
     parser.add_argument("--teacher-name", help="the teacher's name in the records (default: as given)")
-    parser.add_argument("--tokenizer", type=Path, help="for taught: a tokenizer to use instead of training one")
+    parser.add_argument("--tokenizer", type=Path, help="a tokenizer to use instead of training one")
+    parser.add_argument("--tokenizers", type=Path, help="for translated: a folder of tokenizers LANGUAGE.json")
+    parser.add_argument("--text-preset", help="for translated: the preset of the training on text")
     parser.add_argument("--translations", type=Path, help="the folder of the held-out translations")
     parser.add_argument("--learned", type=Path, help="for translated: folder of models LANGUAGE-SEED to start from")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -100,7 +102,9 @@ def _call(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     kind, _, rest = name.partition("-")
     if kind == "translated":
         folder = options.translations / rest
-        extra: dict[str, Any] = {"parallel": folder / "train.tsv.xz"}
+        extra: dict[str, Any] = {"parallel": folder / "train.tsv.xz", "preset": options.text_preset}
+        if options.tokenizers:
+            extra["tokenizer"] = options.tokenizers / f"{rest}.json"
         if options.learned:
             extra["init"] = options.learned / f"{rest}-{seed}"
         shown = f"banyan train {rest}.txt --parallel english-{rest}.tsv --teacher {options.teacher_name} --out model/"

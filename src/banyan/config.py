@@ -98,12 +98,6 @@ class Config:
     init_ppmi: float = setting(
         0.0, "norm of the PPMI co-occurrence vector that token vectors start from (0: none)", MODEL, NOT_NEGATIVE
     )
-    ppmi_context: str = setting(
-        "paragraph",
-        "count co-occurrence within paragraphs, if the corpus has paragraphs, or within sentences",
-        MODEL,
-        choices=("paragraph", "sentence"),
-    )
     lexical_dim: int = setting(
         0,
         "extra dimensions holding a sketch of the text's character n-grams, not trained (0: none)",
@@ -121,9 +115,12 @@ class Config:
     )
     taught_dim: int = setting(
         0,
-        "leading dimensions that only a teacher trains, of --dim; scaled to norm 1 by themselves (0: no such part)",
+        "leading dimensions that only a teacher trains, of --dim (0: no such part)",
         MODEL,
         NOT_NEGATIVE,
+    )
+    taught_weight: float = setting(
+        1.0, "norm of the taught part of an embedding; the learned part has norm 1", MODEL, POSITIVE
     )
     init_gate: float | None = setting(
         None,
@@ -253,7 +250,7 @@ class Config:
     @property
     def parts(self) -> list[tuple[int, int, float]]:
         """The parts of an embedding that are scaled separately: first dimension, end, norm."""
-        parts = [(0, self.taught_dim, 1.0), (self.taught_dim, self.dim, 1.0)]
+        parts = [(0, self.taught_dim, self.taught_weight), (self.taught_dim, self.dim, 1.0)]
         parts.append((self.dim, self.embedding_dim, self.lexical_weight))
         return [part for part in parts if part[0] < part[1]]
 
@@ -368,6 +365,8 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "init_sketch": 1.0,
     "init_ppmi": 1.0,
     "lexical_dim": 512,
+    "lexical_weight": 0.8,
+    "lexical_ngrams": "words",
     "init_gate": 0.98,
     "infonce_weight": 3.0,
     "infonce_temperature": 0.03,
@@ -381,6 +380,7 @@ _TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
     "infonce_weight": 0.0,
     "teacher_weight": 1.0,
     "lexical_weight": 0.5,
+    "lexical_ngrams": "pieces",
     "dropout": 0.0,
     "min_pieces": 1,
     "final_lr_frac": 0.0,
@@ -392,7 +392,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "translated": {
         **_TAUGHT,
         "teacher_infonce_weight": 0.3,
+        "taught_weight": 0.7,
         "lexical_weight": 1.0,
+        "lexical_ngrams": "words",
         "dropout": 0.1,
         "batch_size": 256,
     },

@@ -40,7 +40,8 @@ SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
 TAUGHT_BY = "taught_by.json"  # only in the folder of a model that had a teacher
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
-_LATER = ("taught_dim", "lexical_ngrams")  # newer than 0.2.0; a fingerprint has those that are not at their default
+# Settings newer than 0.2.0: a fingerprint has those that are not at their default.
+_LATER = ("taught_dim", "taught_weight", "lexical_ngrams")
 _INTEGERS = {"lexical": np.dtype(np.int8), "lexical_idf": np.dtype(np.uint8)}  # all other weights are float32
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 

@@ -228,10 +228,9 @@ def test_an_interrupted_run_on_paragraphs_goes_on_to_the_same_bits(paragraphs, t
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("context", ["paragraph", "sentence"])
-def test_tokens_that_occur_together_are_counted_in_the_context_asked_for(paragraphs, tmp_path, context):
+def test_tokens_that_occur_together_in_a_paragraph_are_counted(paragraphs, tmp_path):
     train(paragraphs, tmp_path / "out", epochs=1, lr=1e-30, init_sketch=1.0, init_ppmi=2.0, preset="paper",
-          passage_sentences=2, ppmi_context=context, **SMALL)  # fmt: skip
+          passage_sentences=2, **SMALL)  # fmt: skip
     config = Config.from_file(tmp_path / "out/config.json")
     pieces = Tokenizer.from_file(tmp_path / "out/tokenizer.json").pieces
     text, _ = parts(Store.open(tmp_path / "out/training/store"), None, config, hold_out=True)
@@ -239,8 +238,7 @@ def test_tokens_that_occur_together_are_counted_in_the_context_asked_for(paragra
     apart = initial.ppmi_vectors(*text.sentences().batch(), len(pieces), config.dim, config.seed, torch.device("cpu"))
     sketches = initial.character_sketches(pieces, *text.sentences().batch(), config.dim, config.seed)
     found = load_file(tmp_path / "out/training/checkpoint.safetensors")["model.embedding"]
-    counted = together if context == "paragraph" else apart
-    np.testing.assert_allclose(found, sketches + 2 * counted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, sketches + 2 * together, rtol=1e-5, atol=1e-6)
     assert np.abs(together - apart).max() > 1e-3
 
 

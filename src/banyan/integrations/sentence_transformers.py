@@ -117,8 +117,8 @@ class BanyanModule(InputModule):
             learnt = learnt.index_copy(0, torch.from_numpy(some).to(device), self.trees(graph).roots)
         if lexical is None and not config.taught_dim:
             return learnt
-        split = [config.taught_dim, config.dim - config.taught_dim]  # the parts of norm 1; the first may be empty
-        parts = [torch.nn.functional.normalize(part) for part in learnt.split(split, 1)]
+        trained = [part for part in config.parts if part[1] <= config.dim]
+        parts = [norm * torch.nn.functional.normalize(learnt[:, first:end]) for first, end, norm in trained]
         return torch.cat([*parts, *([] if lexical is None else [torch.from_numpy(lexical).to(device)])], 1)
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -28,12 +28,11 @@ def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torc
     some = text[:: math.ceil(text.store.n_tokens / initial.MOST)]
     paragraphs = some.batch()
     sentences = paragraphs[0], np.append(0, some.sentences().spans()[1].cumsum())
-    together = sentences if config.ppmi_context == "sentence" else paragraphs
     rows = np.zeros((len(pieces), config.dim), np.float32)
     if config.init_sketch:
         rows += config.init_sketch * initial.character_sketches(pieces, *sentences, config.dim, config.seed)
     if config.init_ppmi:
-        rows += config.init_ppmi * initial.ppmi_vectors(*together, len(pieces), config.dim, config.seed, device)
+        rows += config.init_ppmi * initial.ppmi_vectors(*paragraphs, len(pieces), config.dim, config.seed, device)
     if config.init_sketch or config.init_ppmi:
         model.embedding.copy_(torch.from_numpy(rows))
     if config.lexical_dim and config.lexical_ngrams == "words":

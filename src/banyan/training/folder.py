@@ -25,7 +25,7 @@ _COPIES = "copies-"  # of what can be read only once, until the run begins: the 
 _FIXED = (
     "dim", "channels", "functions", "structure",
     "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf",
-    "lexical_dim", "lexical_weight", "lexical_ngrams", "taught_dim",
+    "lexical_dim", "lexical_weight", "lexical_ngrams", "taught_dim", "taught_weight",
 )  # fmt: skip
 TAUGHT_DIM = 256  # dimensions that translations add to a model
 # Settings that only concern initialisation.
@@ -116,7 +116,8 @@ class RunFolder:
         fixed = {name: found[name] for name in _FIXED}
         if given.parallel:
             fixed |= _with_taught_part(found, given, asked.get("taught_dim", TAUGHT_DIM))
-            del fixed["lexical_weight"]  # a third part changes the balance
+            for name in ("lexical_weight", "taught_weight"):  # a third part changes the balance
+                del fixed[name]
         for name, value in fixed.items():
             if asked.get(name, value) != value:
                 raise BanyanError(f"the model in {given.init} has {name} = {value}, which cannot be changed")

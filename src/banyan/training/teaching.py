@@ -25,7 +25,8 @@ from banyan.training.folder import Given
 from banyan.training.lessons import Asked, Lessons
 
 LANGUAGES = ("both", "second")
-TEACHING_SETTINGS = ("taught_dim", "teacher_weight", "teacher_infonce_weight")  # of the stage that learns translations
+# Settings of the stage that learns translations.
+TEACHING_SETTINGS = ("taught_dim", "taught_weight", "teacher_weight", "teacher_infonce_weight")
 TRANSLATIONS = "translations.txt"  # their sides as text to train on
 RECORD = "teacher.json"  # in the folder of the lessons: what is known about the teacher
 
@@ -160,15 +161,17 @@ def freeze(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def write_sides(folder: Path, parallel: str, languages: str, resume: bool, layout: str) -> None:
-    """Write both sides of translations, or the second ones, as text to train on. A resumed run keeps its file."""
+    """Write translations as text to train on: each pair as a paragraph of two sentences, or the second sides as
+    sentences. A resumed run keeps its file."""
     path = folder / TRANSLATIONS
     if resume and path.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    end = "\n\n" if layout in ("running", "blocks") else "\n"  # each side is a paragraph
+    between, end = ("\n", "\n\n") if layout in ("running", "blocks") else ("\t", "\n")
     with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         for pair in ParallelText(parallel):
-            file.writelines(" ".join(text.split()) + end for text in (pair if languages == "both" else pair[1:]))
+            sides = pair if languages == "both" else pair[1:]
+            file.write(between.join(" ".join(text.split()) for text in sides) + end)
 
 
 class Itself:

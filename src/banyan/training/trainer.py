@@ -142,6 +142,8 @@ def _text_then_translations(
         sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
         if text["layout"] == "auto" and "-" not in map(str, sources):  # decided by the corpus, not by the translations
             text["layout"] = Corpus(sources, column=text["column"]).layout
+        if text["layout"] == "lines":  # then a line of the corpus is a paragraph, too
+            text["layout"] = "tabs"
         write_sides(work, str(given["parallel"]), given["languages"], resume, text["layout"])
         train([*sources, work / TRANSLATIONS], learned, **text, **overrides)
     unused = {"preset": None, "config": None, "column": None, "layout": "lines", "dev": None, "tokenizer": None}
