@@ -56,7 +56,7 @@ def test_the_card_of_translations_says_where_both_languages_meet(taught):
     taught.taught_by = {**BILINGUAL, "before": MINILM}
     card = model_card(taught)
     assert "| translations | ha.tsv, 9,300 pairs |" in card
-    assert "the first 6 dimensions, shared by both languages: encode(..., truncate_dim=6)" in card
+    assert "the first 6 dimensions, shared by both languages: encode(..., truncate_dim=6, normalize=True)" in card
     assert "| earlier teacher | all-MiniLM-L6-v2 |" in card
     assert "base_model:\n- tests/bert\n- sentence-transformers/all-MiniLM-L6-v2\n" in card
 

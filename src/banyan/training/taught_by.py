@@ -16,7 +16,7 @@ def described(told: dict[str, Any], config: Config) -> dict[str, str]:
         rows["translations"] = f"{told['translations']}, {told['pairs']:,} pairs"
     if N := config.taught_dim:
         whose = "shared by both languages" if told.get("languages") == "both" else "taught by the translations"
-        rows["shared space"] = f"the first {N} dimensions, {whose}: encode(..., truncate_dim={N})"
+        rows["shared space"] = f"the first {N} dimensions, {whose}: encode(..., truncate_dim={N}, normalize=True)"
     if "before" in told:
         earlier = {"teacher": teacher(told["before"]), **_licence(told["before"])}
         rows |= {f"earlier {name}": value for name, value in earlier.items()}
