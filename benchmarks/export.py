@@ -61,12 +61,13 @@ def main() -> None:
     texts = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     with tempfile.TemporaryDirectory() as folder:
         export.static(model, Path(folder) / "static")
-        export.onnx(model, Path(folder) / "onnx")
+        lexical = model.config.lexical_ngrams != "words"  # ONNX cannot hash n-grams
+        export.onnx(model, Path(folder) / "onnx", lexical)
         bag: Encode = StaticModel.from_pretrained(Path(folder) / "static").encode
         graph = of_graph(model, Path(folder) / "onnx")
         tree_scores, bag_scores = scores(model.encode, options.data), scores(bag, options.data)
         few = texts[:: max(len(texts) // GRAPH_SENTENCES, 1)]
-        exact = model.encode(few)
+        exact = model.encode(few, truncate_dim=None if lexical else model.config.dim)
         away = np.linalg.norm(graph(few) - exact, axis=1) / np.maximum(np.linalg.norm(exact, axis=1), 1e-9)
         rates = {"tree": rate(model.encode, texts), "bag": rate(bag, texts), "graph": rate(graph, few)}
     for name, value in tree_scores.items():

@@ -20,6 +20,7 @@ from banyan.support import files
 from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from experiments.data import corpus
+from experiments.training import amounts
 
 HELD_OUT = 500  # lines
 
@@ -32,19 +33,29 @@ class Prepared:
     dev: Store
 
 
-def prepared(language: str, data: Path, work: Path, display: Display, config: Config | None = None) -> Prepared:
-    """The prepared corpus of a language, made if needed, with the tokenizer of the settings (default: preset paper)."""
+def prepared(
+    language: str, data: Path, work: Path, display: Display, config: Config | None = None, amount: str = ""
+) -> Prepared:
+    """The prepared corpus of a language, made if needed, with the tokenizer of the settings (default: preset paper).
+
+    amount: of the text, as in amounts.py (default: the whole corpus)."""
     config = config or Config()
-    folder = work / name_of(language, config)
-    train, dev = _texts(data, language, folder)
+    folder = work / name_of(language, config, amount)
+    train, dev = _texts(data, language, folder, amount)
     tokenizer = _tokenizer(folder, train, config, display)
     store = _store(folder / "store", train, tokenizer, config, display)
     return Prepared(folder, tokenizer, store, _store(folder / "dev", dev, tokenizer, config, display))
 
 
-def _texts(data: Path, language: str, folder: Path) -> tuple[Path, Path]:
+def _texts(data: Path, language: str, folder: Path, amount: str) -> tuple[Path, Path]:
     """The training and the held-out text. Of a corpus without a file of held-out text, the first lines are held out."""
     train, dev = (corpus(data, language, split) for split in ("train", "dev"))
+    if amount:
+        part = folder / "text" / "train.txt"
+        if train.exists() and not part.exists():
+            part.parent.mkdir(parents=True, exist_ok=True)
+            files.write_text(part, "".join(f"{line}\n" for line in amounts.lines(data, language, amount)))
+        return part, dev
     if dev.exists() or not train.exists():
         return train, dev
     own = folder / "text"
@@ -57,10 +68,11 @@ def _texts(data: Path, language: str, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def name_of(language: str, config: Config) -> str:
+def name_of(language: str, config: Config, amount: str = "") -> str:
     """The name of the folder."""
     usual = Config()
-    parts = [config.subword_model if config.subword_model != usual.subword_model else None, config.vocab_size]
+    parts: list[object] = [amount or None]
+    parts += [config.subword_model if config.subword_model != usual.subword_model else None, config.vocab_size]
     parts += [f"x{config.vocab_factor:g}" if config.vocab_factor != 1 else None]
     parts += [None if config.zero_digits else "digits"]
     return "-".join(str(part) for part in [language, *parts] if part is not None)

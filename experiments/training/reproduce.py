@@ -4,7 +4,7 @@
     python -m experiments.training.reproduce english languages --work work --seeds 0 1 2 3
 
 NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls, presets,
-paragraphs, all, ideas. One seed of everything is trained first. A run is recorded in
+paragraphs, amounts, all, ideas. One seed of everything is trained first. A run is recorded in
 experiments/results/runs/NAME-SEED.json, an idea in experiments/results/ideas.jsonl; `python -m experiments.pages` makes
 the pages from them.
 """
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         todo = plan(chosen(options.names), options.seeds)
         if options.prepare:
             for one, seed in todo:  # a folder that exists is not made again
-                prepared(one.language, options.data, options.work, Display(), one.config(seed))
+                prepared(one.language, options.data, options.work, Display(), one.config(seed), one.amount)
             return 0
         for experiment, _ in todo:
             check_data(options.data, experiment.language, _wanted(experiment, options))
@@ -119,7 +119,7 @@ class Reproduction:
         if found and set(wanted) <= set(found["suites"]):
             print(f"{stem}: already recorded", flush=True)
             return
-        text = self._corpus(experiment.language, experiment.config(seed))
+        text = self._corpus(experiment, experiment.config(seed))
         if found and (weights := self._kept(stem)):
             wanted = [suite for suite in wanted if suite not in found["suites"]]
             self._submit(place, found, weights, text, wanted)
@@ -166,10 +166,11 @@ class Reproduction:
         self.failed += 1
         print(f"{stem} failed: {type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True)
 
-    def _corpus(self, language: str, config: Config) -> Prepared:
-        name = name_of(language, config)
+    def _corpus(self, experiment: Experiment, config: Config) -> Prepared:
+        language, amount = experiment.language, experiment.amount
+        name = name_of(language, config, amount)
         if name not in self.corpora:
-            self.corpora[name] = prepared(language, self.options.data, self.options.work, self.display, config)
+            self.corpora[name] = prepared(language, self.options.data, self.options.work, self.display, config, amount)
         return self.corpora[name]
 
     def _kept(self, stem: str) -> Weights | None:

@@ -16,6 +16,7 @@ from typing import Any
 from banyan.config import DEFAULT_PRESET, Config
 from banyan.evaluate.suites import LANGUAGES
 from experiments.data import PARAGRAPHS, SHOWN, corpus
+from experiments.training.amounts import BOTH, MILLIONS, THIRD
 
 LANGUAGE_EPOCHS = 8
 STRUCTURES = ("random", "balanced", "right-branching")
@@ -35,6 +36,7 @@ class Experiment:
     model: str = "banyan"  # or "no-tree"
     trained: bool = True  # False: evaluate the initial weights
     choosing: bool = False  # an idea: evaluate it on the development sets only
+    amount: str = ""  # of the text, as in amounts.py; empty: the whole corpus
 
     def config(self, seed: int) -> Config:
         return Config.from_preset(self.preset, **self.settings, seed=seed)
@@ -46,11 +48,12 @@ class Experiment:
             settings["epochs"] = 0
         if self.language != PARAGRAPHS:  # without effect
             settings["passage_sentences"] = Config().passage_sentences
-        return {"name": self.name, "seed": seed, "language": self.language, "model": self.model, "settings": settings}
+        run = {"name": self.name, "seed": seed, "language": self.language, "model": self.model, "settings": settings}
+        return {**run, "amount": self.amount} if self.amount else run
 
     def command(self, seed: int) -> str | None:
         """The command that trains the same model; None if `banyan train` cannot."""
-        if self.model != "banyan" or not self.trained:
+        if self.model != "banyan" or not self.trained or self.amount:
             return None
         train, dev = (corpus(SHOWN, self.language, split) for split in ("train", "dev"))
         held_out = [] if self.language == PARAGRAPHS else ["--dev", str(dev)]  # a part of the text, as by default
@@ -72,6 +75,10 @@ def _ablation(name: str, preset: str, importance: int = 2, **settings: Any) -> E
 
 def _on_paragraphs(name: str, **settings: Any) -> Experiment:
     return Experiment(name, ("paragraphs",), 1, PARAGRAPHS, "default", settings)
+
+
+def _amount(amount: str, language: str = "en") -> Experiment:
+    return Experiment(f"default-{language}-{amount}", ("amounts",), 2, language, "default", amount=amount)
 
 
 _DIAGONAL: dict[str, Any] = {"functions": "diagonal", "channels": 128}
@@ -102,6 +109,8 @@ _ALL = [
     *(Experiment(f"default-{name}", ("presets",), 1, name, preset="default") for name in LANGUAGES),
     _on_paragraphs("default-paragraphs"),
     _on_paragraphs("default-paragraphs-cut", passage_sentences=1),  # the same text, cut into sentences
+    *map(_amount, (*MILLIONS, BOTH)),
+    *(_amount(THIRD, name) for name in LANGUAGES),
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
-GROUPS = ("english", "ablations", "channels", "languages", "controls", "presets", "paragraphs")
+GROUPS = ("english", "ablations", "channels", "languages", "controls", "presets", "paragraphs", "amounts")

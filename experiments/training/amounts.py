@@ -1,0 +1,39 @@
+"""Smaller and larger amounts of text, to see what each is worth (`reproduce amounts`)."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from experiments.data import PARAGRAPHS, corpus
+
+THIRD = "third"
+MILLIONS = {"0.3M": 0.3, "1M": 1.0, "3M": 3.0}  # words from the start of the English corpus, which is shuffled
+BOTH = "20M"  # both English corpora, without duplicates, as single sentences
+
+
+def lines(data: Path, language: str, amount: str) -> Iterator[str]:
+    """The sentences of an amount of text."""
+    whole = _lines(corpus(data, language, "train"))
+    if amount == BOTH:
+        paragraphs = _lines(corpus(data, PARAGRAPHS, "train"))
+        sentences = (sentence for paragraph in paragraphs for sentence in paragraph.split("\t"))
+        yield from dict.fromkeys(chain(whole, sentences))
+        return
+    if amount == THIRD:
+        yield from (line for number, line in enumerate(whole) if number % 3 == 0)
+        return
+    left = MILLIONS[amount] * 1e6
+    for line in whole:
+        if left <= 0:
+            return
+        left -= len(line.split())
+        yield line
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with lzma.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.rstrip("\n")
