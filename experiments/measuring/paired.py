@@ -1,80 +1,100 @@
-"""Differences between preset default, preset paper and TF-IDF on each set, with paired bootstrap intervals.
+"""Differences between our models, and between them and TF-IDF, on each set, with paired bootstrap intervals.
 
-    python -m experiments.measuring.paired --work work --weights weights
+    python -m experiments.measuring.paired --cosines DIR
 
-The folder --weights holds the output of `reproduce.py --keep-weights`: default-0.npz and banyan-0.npz, and for each
-language, such as Hausa, default-ha-0.npz and ha-0.npz. The folder --work holds their tokenizers. Writes
-experiments/results/paired.json.
+DIR holds what `reproduce` and `taught` wrote with --keep-cosines: NAME-SEED.npz with the cosines of the pairs of each
+set. A figure is the mean over the seeds that are there. Writes experiments/results/paired.json.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from banyan.encoder import TOKENIZER, Banyan
 from banyan.evaluate import outcome, suites
 from banyan.evaluate.outcome import Interval, Outcome
-from banyan.evaluate.similarity import read_pairs
+from banyan.evaluate.similarity import Pairs, read_pairs, rho
 from banyan.evaluate.suites import LANGUAGES
-from banyan.tokenizer import Tokenizer
 from experiments.data import add_data_option, corpus_lines
-from experiments.measuring.baselines import IDF_LINES, TfIdf, spearman
+from experiments.measuring.baselines import IDF_LINES, TfIdf
 from experiments.places import RESULTS
 from experiments.records.entries import keep
-from experiments.training.prepared import name_of
-from experiments.training.weights import kept
 
-COMMAND = "python -m experiments.measuring.paired --work WORK --weights WEIGHTS"
+COMMAND = "python -m experiments.measuring.paired --cosines DIR"
 TITLES = {"sts": "Paired: sentences", "words": "Paired: words", "languages": "Paired: languages"}
+RUNS = {  # runs in English, and for each language
+    "default": ("default", "default-{}"),
+    "running text": ("default-paragraphs", ""),
+    "teacher": ("taught", ""),
+    "translations": ("", "translated-{}"),
+}
 NOTES = [
-    "Spearman's ρ × 100, seed 0; differences have 95% bootstrap intervals over pairs, paired between the two systems",
-    "Weights were stored in float16",
+    "Spearman's ρ × 100, mean over the seeds; differences have 95% bootstrap intervals over the pairs of a set, drawn "
+    "alike for both systems",
 ]
 
 
-def model_of(path: Path, language: str, work: Path) -> Banyan | None:
-    """The model with these weights, if they were kept."""
-    if not path.exists():
-        return None
-    config, weights = kept(path)
-    return Banyan(config, Tokenizer.from_file(work / name_of(language, config) / TOKENIZER), weights)
+def of_seeds(cosines: Sequence[np.ndarray], pairs: Pairs, task: str) -> Outcome:
+    """The mean over seeds of Spearman's ρ. Its items are positions of pairs."""
+    items = [np.column_stack([pairs.score, one]) for one in cosines]
+    return Outcome(task, "spearman", np.arange(len(pairs.score)), lambda at: _mean([rho(one[at]) for one in items]))
 
 
-def rows_of(suite: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A row for each set, and one for the mean."""
-    found: dict[str, list[Outcome]] = {"default": [], "paper": [], "TF-IDF": []}
-    for task in suites.tasks(suite, options.data):
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values))
+
+
+def kept(folder: Path, run: str, task: str) -> list[np.ndarray]:
+    """The cosines of a set, of every seed of a run."""
+    found = []
+    for path in sorted(folder.glob(f"{run}-[0-9].npz")) if run else []:
+        with np.load(path) as file:
+            found += [file[task]] if task in file else []
+    return found
+
+
+def rows_of(suite: str, data: Path, folder: Path) -> dict[str, Any]:
+    """A row for each set, and one for the mean. Differences are to default and to TF-IDF."""
+    found: dict[str, dict[str, Outcome]] = {}
+    tf_idf = {"en": TfIdf(corpus_lines(data, "en", "train", IDF_LINES))} if suite != "languages" else {}
+    for task in suites.tasks(suite, data):
         language = task.name if task.name in LANGUAGES else "en"
-        named = {"default": f"default-{language}", "paper": language} if language != "en" else {}
-        names = {"default": "default", "paper": "banyan", **named}
-        paths = {key: options.weights / f"{name}-0.npz" for key, name in names.items()}
-        models = {key: model_of(path, language, options.work) for key, path in paths.items()}
-        if not task.paths or models["default"] is None:
-            continue
-        for key, model in models.items():
-            if model is not None:
-                found[key] += [row.outcome for row in suites.measure(model.encode, task) if row.outcome]
-        tf_idf = TfIdf(corpus_lines(options.data, language, "train", IDF_LINES))
-        found["TF-IDF"].append(spearman(tf_idf.score, read_pairs(task.paths[0]), task.name))
-    return {"columns": ["set", "pairs", "default", "minus paper", "95%", "minus TF-IDF", "95%"], "rows": _table(found)}
+        pairs = read_pairs(task.paths[0])
+        for name, runs in RUNS.items():
+            cosines = kept(folder, runs[language != "en"].format(language), task.name)
+            if cosines:
+                found.setdefault(name, {})[task.name] = of_seeds(cosines, pairs, task.name)
+        counted = tf_idf.get(language) or TfIdf(corpus_lines(data, language, "train", IDF_LINES))
+        scores = counted.score(pairs).astype(np.float32)
+        found.setdefault("TF-IDF", {})[task.name] = of_seeds([scores], pairs, task.name)
+    ours = [name for name in RUNS if name in found]
+    columns, rows = ["set", "pairs"], [[task, one.n] for task, one in found["TF-IDF"].items()]
+    table: list[list[Any]] = [*rows, ["mean", None]]
+    for name in ours:
+        columns.append(name)
+        _add(table, found[name], None)
+        for other in ("default", "TF-IDF"):
+            if other != name and other in found:
+                columns += [f"minus {other}", "95%"]
+                _add(table, found[name], found[other])
+    return {"columns": columns, "rows": table}
 
 
-def _table(found: dict[str, list[Outcome]]) -> list[list[Any]]:
-    ours = found["default"]
-    rows: list[list[Any]] = [[one.task, one.n, round(one.value, 2)] for one in ours]
-    rows.append(["mean", None, round(float(np.mean([one.value for one in ours])), 2)])
-    for other in ("paper", "TF-IDF"):
-        theirs = {one.task: one for one in found[other]}
-        paired = [one.minus(theirs[one.task]) if one.task in theirs else None for one in ours]
-        for row, one in zip(rows, paired, strict=False):
-            row += _told(one.value, one.interval()) if one else [None, "weights not kept"]
-        whole = [one for one in paired if one]
-        rows[-1] += _told(*outcome.mean(whole)) if len(whole) == len(ours) else [None, "weights not kept"]
-    return rows
+def _add(table: list[list[Any]], ours: dict[str, Outcome], theirs: dict[str, Outcome] | None) -> None:
+    """Add the figures of a system to the rows, or its differences from another one."""
+    if theirs is None:
+        for row in table[:-1]:
+            row.append(round(ours[row[0]].value, 2) if row[0] in ours else None)
+        table[-1].append(round(_mean([one.value for one in ours.values()]), 2))
+        return
+    paired = {task: one.minus(theirs[task]) for task, one in ours.items() if task in theirs}
+    for row in table[:-1]:
+        row += _told(paired[row[0]].value, paired[row[0]].interval()) if row[0] in paired else [None, None]
+    table[-1] += _told(*outcome.mean(list(paired.values())))
 
 
 def _told(value: float, interval: Interval) -> list[Any]:
@@ -85,13 +105,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", choices=[[], *TITLES], help="default: all")
     add_data_option(parser)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--cosines", type=Path, required=True, metavar="DIR")
     parser.add_argument("--out", type=Path, default=RESULTS / "paired.json")
     options = parser.parse_args()
     for suite in options.suites or TITLES:
-        entry = {"title": TITLES[suite], **rows_of(suite, options), "notes": NOTES, "command": COMMAND}
-        keep(options.out, suite, entry)
+        rows = rows_of(suite, options.data, options.cosines)
+        keep(options.out, suite, {"title": TITLES[suite], **rows, "notes": NOTES, "command": COMMAND})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from experiments.pages.claims import far_apart, in_short
 from experiments.pages.compared import compared
 from experiments.pages.markdown import given, section, table
 from experiments.pages.presets import presets
-from experiments.pages.taught import taught
+from experiments.pages.taught import running, taught
+from experiments.pages.translated import translated
 from experiments.records import entries
 from experiments.records.estimates import NOT_RUN, Estimate, paper_told
 from experiments.records.material import Material
@@ -43,6 +44,8 @@ def render(results: Path) -> str:
         presets(material, entries.read(results / "paired.json") | entries.read(results / "compact.json")),
         compared(material, results / "compared"),
         taught(material),
+        translated(material, entries.read(results / "translations.json").get("pmi")),
+        running(material),
         _how(material.records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

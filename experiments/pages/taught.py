@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
-from banyan.evaluate.suites import LANGUAGES
+from experiments.pages.ideas import SENTENCES
 from experiments.pages.markdown import section, table
+from experiments.pages.translated import mean_of_languages
 from experiments.records.estimates import Estimate
 from experiments.records.material import Material
 from experiments.records.sets import SPEARMAN, STS, WORDS
@@ -24,6 +26,37 @@ TOLD = (
     "what `--teacher vectors.npy` learns from. Spearman's ρ × 100; for ArguAna nDCG@10 × 100. "
     "Regenerate with `python -m experiments.training.taught`."
 )
+
+
+RUNNING = {
+    "default-paragraphs-cut": "cut into sentences",
+    "default-paragraphs": "in order",
+}
+TOLD_RUNNING = (
+    "Ten million words of English paragraphs, with preset `default`: cut into sentences, and in order, that is as "
+    "passages of two consecutive sentences that are drawn anew for every epoch. Development sets first."
+)
+
+
+def running(material: Material) -> str:
+    """Text in order, compared with the same text cut into sentences."""
+    if not material.records["default-paragraphs"]:
+        return ""
+    of = material.records.figure
+    rows: list[list[Any]] = []
+    for name, task in SENTENCES.items():
+        rows.append([f"{name} (development)", *(of(run, task, SPEARMAN).told() for run in RUNNING)])
+    rows.append(["**mean of 3**", *(_dev_mean(material, run).told() for run in RUNNING)])
+    rows.append(["MTurk, words (development)", *(of(run, "mturk-771", SPEARMAN).told() for run in RUNNING)])
+    for group, told in (("sts", "**English sentences, mean of 8**"), ("words", "**words, mean of 3**")):
+        rows.append([told, *(material.records.score(run, group).told() for run in RUNNING)])
+    rows.append(["ArguAna", *(of(run, "arguana", "nDCG@10").told() for run in RUNNING)])
+    return section("17. Running text", TOLD_RUNNING, table(["set", *RUNNING.values()], rows))
+
+
+def _dev_mean(material: Material, run: str) -> Estimate:
+    each = [material.records.figure(run, task, SPEARMAN).values for task in SENTENCES.values()]
+    return Estimate(tuple(statistics.fmean(values) for values in zip(*each, strict=True)))
 
 
 def taught(material: Material) -> str:
@@ -49,7 +82,8 @@ def which(material: Material) -> str:
     train = "banyan train corpus.txt --out model/"
     rows: list[list[Any]] = [
         ["character TF-IDF, to compare", "", *(material.baseline(group, ["mean"], "TF-IDF") for group in _GROUPS)],
-        ["only text", f"`{train}`", *_means(material, "default"), _languages(material)],
+        ["only text", f"`{train}`", *_means(material, "default"), mean_of_languages(material, "default").told()],
+        ["other text, in order", f"`{train}`", *_means(material, "default-paragraphs"), ""],
     ]
     for told, more, run in (
         ("a teacher", "--teacher NAME", "taught"),
@@ -58,6 +92,8 @@ def which(material: Material) -> str:
     ):
         if records[run]:
             rows.append([told, f"`{train} {more}`", *_means(material, run), ""])
+    if (found := mean_of_languages(material, "translated")).values:
+        rows.append(["translations, and a teacher", f"`{train} --parallel PAIRS --teacher NAME`", "", "", found.told()])
     return table(["I have", "I run", "English sentences (mean of 8)", "English words (3)", "nine languages"], rows)
 
 
@@ -66,7 +102,3 @@ _GROUPS = "sts", "words", "languages"
 
 def _means(material: Material, run: str) -> list[str]:
     return [material.records.score(run, group).told() for group in ("sts", "words")]
-
-
-def _languages(material: Material) -> str:
-    return material.records.mean_over([f"default-{name}" for name in LANGUAGES], SPEARMAN).told()

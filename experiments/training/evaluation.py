@@ -27,7 +27,7 @@ CLASSIFICATION = "classification"
 
 
 def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path, data: Path, wanted: list[str]) -> Any:
-    """Evaluate a model: the values of "figures" and "scores" in its record."""
+    """Evaluate a model: the values of "figures" and "scores" in its record, and the cosines of all pairs."""
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
     if record["model"] == "no-tree":
         from experiments.training.no_tree import Encoder
@@ -37,7 +37,20 @@ def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path
         config = config_of({**record["settings"], "epochs": None})
         encode = Banyan(config, tokenizer, weights).encode
     rows = [row for suite in wanted for row in _suite(encode, suite, data, record["language"])]
-    return {"figures": [_figure(row) for row in rows], "scores": _scores(rows)}
+    return {"figures": [_figure(row) for row in rows], "scores": _scores(rows), "cosines": _cosines(rows)}
+
+
+def keep_cosines(folder: Path | None, record: dict[str, Any]) -> None:
+    """Move the cosines of a record to NAME-SEED.npz in a folder, if there is one, for experiments.measuring.paired."""
+    cosines = record.pop("cosines")
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(folder / f"{record['name']}-{record['seed']}.npz", allow_pickle=False, **cosines)
+
+
+def _cosines(rows: list[Result]) -> dict[str, np.ndarray]:
+    found = [row.outcome for row in rows if row.outcome is not None and row.outcome.metric == "spearman"]
+    return {one.task: one.items[:, 1].astype(np.float32) for one in found}
 
 
 def suites_of(language: str, classification: bool) -> list[str]:

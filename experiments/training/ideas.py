@@ -88,10 +88,8 @@ _TWELFTH: dict[str, dict[str, Any]] = {
 _THIRTEENTH: dict[str, dict[str, Any]] = {
     "cut": {"passage_sentences": 1},  # the same text, cut into sentences
     "2": {"passage_sentences": 2},
-    "2-ends": {"passage_sentences": 2, "infonce_split": "sentence"},
     "2-few-epochs": {"passage_sentences": 2, "epochs": 6},  # as many as the text cut into sentences gets
     "3": {"passage_sentences": 3},
-    "3-ends": {"passage_sentences": 3, "infonce_split": "sentence"},
 }
 
 
@@ -176,7 +174,7 @@ IDEAS = [
         for name in ("0", "no-spelling", "x2", "x2-no-spelling")
         for language in ("ha", "hi", "mr", "id", "af", "am", "te", "ar")
     ),
-    # running text: passages of two or three sentences, and where InfoNCE splits them
+    # running text: passages of two or three sentences
     *(
         _idea(f"thirteenth-{name}", {"epochs": None, **settings}, group="thirteenth-list", language=PARAGRAPHS,
               preset="default")

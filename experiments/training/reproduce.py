@@ -29,7 +29,7 @@ from experiments.data import add_data_option
 from experiments.places import RESULTS
 from experiments.records import store
 from experiments.training import weights as on_disk
-from experiments.training.evaluation import CLASSIFICATION, beside, check_data, figures, suites_of
+from experiments.training.evaluation import CLASSIFICATION, beside, check_data, figures, keep_cosines, suites_of
 from experiments.training.plan import chosen, plan
 from experiments.training.prepared import Prepared, name_of, prepared
 from experiments.training.runs import Experiment
@@ -72,6 +72,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="keep the weights of these runs, or of all")
     parser.add_argument("--keep-output", action="store_true", help="keep their output layers too, in separate files")
     parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="folder for NAME-SEED.npz")
+    parser.add_argument("--keep-cosines", type=Path, metavar="DIR", help="keep the cosines of pairs as NAME-SEED.npz")
     parser.add_argument("--workers", type=int, default=4, help="processes that evaluate while a GPU trains (0: none)")
     parser.add_argument("--commit", default=commit(), help="commit to record (default: from git)")
     parser.add_argument("--sharing", type=int, default=1, help="concurrent runs on the device, to record")
@@ -159,6 +160,8 @@ class Reproduction:
                 continue
             record["figures"] = [*record["figures"], *made["figures"]]
             record["scores"] = {**record["scores"], **made["scores"]}
+            record["cosines"] = made["cosines"]
+            keep_cosines(self.options.keep_cosines, record)
             store.put(place, record)
             print(_line(stem, record), flush=True)
 

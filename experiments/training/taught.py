@@ -30,7 +30,7 @@ from banyan.training.folder import METRICS
 from experiments.data import add_data_option, corpus
 from experiments.places import RESULTS
 from experiments.records import store
-from experiments.training.evaluation import figures, suites_of
+from experiments.training.evaluation import figures, keep_cosines, suites_of
 from experiments.training.trained import _told, commit, machine
 
 HELD_OUT = {"dev": "dev.tsv.xz", "verses": "verses.tsv.xz", "source": "source.tsv.xz"}
@@ -38,8 +38,8 @@ HELD_OUT = {"dev": "dev.tsv.xz", "verses": "verses.tsv.xz", "source": "source.ts
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    for name in options.names:
-        for seed in options.seeds:
+    for seed in options.seeds:
+        for name in options.names:
             one(name, seed, options)
     return 0
 
@@ -59,6 +59,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--keep-cosines", type=Path, metavar="DIR", help="keep the cosines of pairs as NAME-SEED.npz")
     parser.add_argument("--dev-only", action="store_true", help="evaluate on the development sets only")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings to change")
     parser.add_argument("--commit", default=commit(), help="commit to record (default: from git)")
@@ -90,6 +91,7 @@ def one(name: str, seed: int, options: argparse.Namespace) -> None:
     record["taught_by"]["name"] = options.teacher_name or record["taught_by"]["name"]
     wanted = ["dev"] if options.dev_only else suites_of(language, False)
     record |= {"suites": wanted, **figures(record, model.weights, out, options.data, wanted)}
+    keep_cosines(options.keep_cosines, record)
     record["figures"] += _found_translations(model, language, options)
     store.put(place, record)
     shown = [f"{one['task']} {one['value']:.2f}" for one in record["figures"] if one["value"] is not None]
@@ -161,7 +163,7 @@ def _found_translations(model: Banyan, language: str, options: argparse.Namespac
             for outcome in translation(encode, pairs, name):
                 interval = outcome.interval()
                 found.append(
-                    {"group": f"translations ({told} dimensions)", "task": outcome.task, "metric": outcome.metric,
+                    {"group": "translations", "task": f"{name}, {told} dimensions", "metric": outcome.metric,
                      "n": outcome.n, "value": outcome.value, "low": interval.low, "high": interval.high, "note": ""}
                 )  # fmt: skip
     return found

@@ -200,12 +200,6 @@ class Config:
         0.3, "smaller part of a split sentence, as a fraction of its length", TRAINING,
         Range(lambda x: 0 < x <= 0.5, "in (0, 0.5]"),
     )  # fmt: skip
-    infonce_split: str = setting(
-        "anywhere",
-        "split passages of several sentences anywhere, or at the end of a sentence",
-        TRAINING,
-        choices=("anywhere", "sentence"),
-    )
     candidates: str = setting(
         "all",
         "softmax over the whole vocabulary, or over the tokens of the batch (sampled candidates, cheaper)",

@@ -17,7 +17,7 @@ from banyan.config import Config
 from banyan.corpus.store import Store
 from banyan.evaluate.retrieval import Beir, retrieval
 from banyan.support.display import Display
-from experiments.data import paper_source
+from experiments.data import ENGLISH, paper_source
 from experiments.pages import claims as page_claims
 from experiments.pages import ideas as page_ideas
 from experiments.pages import results as page
@@ -32,10 +32,11 @@ from experiments.training.ideas import IDEAS
 def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
     """What a finished run leaves, with made-up figures."""
     experiment = runs.EXPERIMENTS[name]
-    tasks = [(task, "spearman") for task in (*sets.STS.values(), *sets.WORDS.values())]
+    chosen_on = (*page_ideas.SENTENCES.values(), page_ideas.WORDS)
+    tasks = [(task, "spearman") for task in (*sets.STS.values(), *sets.WORDS.values(), *chosen_on)]
     tasks += [(task, cut) for task in ("arguana", "quora_small_retrieval") for cut in sets.CUTS.values()]
     tasks += [("sst2", "accuracy"), ("mrpc", "f1")]
-    if experiment.language != "en":
+    if experiment.language not in ENGLISH:
         tasks = [(experiment.language, "spearman")]
     figure = {"n": 100, "value": 50.0 + shift, "low": 40.0, "high": 60.0, "note": ""}
     score = {"value": 50.0 + shift, "low": 45.0, "high": 55.0}
@@ -52,7 +53,7 @@ def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
         "command": "banyan train",
         "commit": "abc",
         "figures": [{"group": "", "task": task, "metric": metric, **figure} for task, metric in tasks],
-        "scores": {"sts": score, "words": score} if experiment.language == "en" else {},
+        "scores": {"sts": score, "words": score} if experiment.language in ENGLISH else {},
     }
 
 

@@ -143,28 +143,7 @@ def test_given_text_is_held_out_in_paragraphs(monkeypatch):
 # --- The two parts of a passage ---------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), min_size=1, max_size=9), st.integers(0, 2**40))
-@settings(deadline=None, max_examples=200)
-def test_passages_are_split_at_the_nearest_end_of_a_sentence(paragraphs, seed):
-    store = store_of(paragraphs)
-    starts, lengths = (array[None] for array in all_of(store, Config(passage_sentences=9)).spans())
-    dropouts = [Dropout(0.1, seed)]
-    begin, size = (array.reshape(3, -1) for array in crops.with_crops(starts, lengths, dropouts, 0.3, store.offsets))
-    drawn, drawn_size = (array.reshape(3, -1) for array in crops.with_crops(starts, lengths, dropouts, 0.3))
-    for i, sentences in enumerate(paragraphs):
-        if len(sentences) == 1:
-            assert (begin[:, i].tolist(), size[:, i].tolist()) == (drawn[:, i].tolist(), drawn_size[:, i].tolist())
-            continue
-        inner = starts[0, i] + np.cumsum(sentences)[:-1]
-        middle = begin[2, i]
-        assert middle in inner
-        assert abs(middle - drawn[2, i]) == abs(inner - drawn[2, i]).min()
-        assert (begin[0, i], begin[1, i]) == (starts[0, i], starts[0, i])
-        assert size[:, i].tolist() == [sum(sentences), middle - starts[0, i], starts[0, i] + sum(sentences) - middle]
-
-
-@pytest.mark.parametrize("at_ends", [False, True])
-def test_a_window_holds_the_passages_and_parts_of_the_cpu(at_ends, monkeypatch):
+def test_a_window_holds_the_passages_and_parts_of_the_cpu(monkeypatch):
     pytest.importorskip("triton")
     from banyan.training import gpu_windows as windows
 
@@ -174,13 +153,13 @@ def test_a_window_holds_the_passages_and_parts_of_the_cpu(at_ends, monkeypatch):
     config = Config(passage_sentences=2)
     passages = all_of(store, config).passages(config, 3)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    drawing = windows.DeviceStore(passages, len(store.tokens), device, False, 0.3, at_ends)
+    drawing = windows.DeviceStore(passages, len(store.tokens), device, False, 0.3)
     chosen = [np.array([5, 0, 7, 1]), np.array([2, 3, 9, 8])]
     dropouts = [Dropout(0.1, 8, step) for step in (5, 6)]
     window = drawing.draw(chosen, dropouts)
     for i, (indices, dropout) in enumerate(zip(chosen, dropouts, strict=True)):
         starts, lengths = (array[None] for array in passages[indices].spans())
-        starts, lengths = crops.with_crops(starts, lengths, [dropout], 0.3, store.offsets if at_ends else None)
+        starts, lengths = crops.with_crops(starts, lengths, [dropout], 0.3)
         tokens = np.concatenate([store.tokens[a : a + n] for a, n in zip(starts[0], lengths[0], strict=True)])
         assert_holds(window.step(i)[0], tokens, np.cumsum([0, *lengths[0]]), False)
 
@@ -218,9 +197,8 @@ def test_single_sentences_of_paragraphs_are_trained_as_a_list_of_sentences(parag
         np.testing.assert_array_equal(values, weights[1][name], err_msg=name)
 
 
-@pytest.mark.parametrize("split", ["anywhere", "sentence"])
-def test_an_interrupted_run_on_paragraphs_goes_on_to_the_same_bits(paragraphs, tmp_path, split):
-    settings = {"epochs": 3, "infonce_split": split, **RUNNING, **SMALL}
+def test_an_interrupted_run_on_paragraphs_goes_on_to_the_same_bits(paragraphs, tmp_path):
+    settings = {"epochs": 3, **RUNNING, **SMALL}
     with interrupted_at(11):  # in the second epoch
         train(paragraphs, tmp_path / "out", **settings)
     train(paragraphs, tmp_path / "out", resume=True, **SMALL)

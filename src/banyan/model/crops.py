@@ -38,35 +38,14 @@ def draw(lengths: np.ndarray, dropouts: Sequence[Dropout], smallest: float) -> t
 
 
 def with_crops(
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    dropouts: Sequence[Dropout],
-    smallest: float,
-    ends: np.ndarray | None = None,
+    starts: np.ndarray, lengths: np.ndarray, dropouts: Sequence[Dropout], smallest: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Starts and lengths of batches of passages [steps, B], followed by those of all first and of all second parts
-    [steps, 3·B].
-
-    ends: where sentences end, in order. Passages of several sentences are split at the one nearest to the place drawn.
-    """
+    [steps, 3·B]."""
     begin, size = draw(lengths, dropouts, smallest)
-    if ends is not None:
-        middle = _nearest_end(starts, lengths, begin[:, 1], ends)
-        begin[:, 1], size[:, 0], size[:, 1] = middle, np.where(lengths > 1, middle, 1), lengths - middle
     begin += starts[:, None]
     steps = len(lengths)
     return np.hstack([starts, begin.reshape(steps, -1)]), np.hstack([lengths, size.reshape(steps, -1)])
-
-
-def _nearest_end(starts: np.ndarray, lengths: np.ndarray, middle: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The end of a sentence inside each passage that is nearest to `middle`, or `middle` if there is none. All places
-    but `ends` are relative to the start of their passage."""
-    first, last = np.searchsorted(ends, starts), np.searchsorted(ends, starts + lengths)
-    after = np.searchsorted(ends, starts + middle)
-    before = np.maximum(after - 1, 0)
-    nearest = np.where(starts + middle - ends[before] < ends[after] - starts - middle, before, after)
-    nearest = np.clip(nearest, first + 1, np.maximum(last - 1, first + 1))
-    return np.where(last - first > 1, ends[nearest] - starts, middle)
 
 
 def batch_with_crops(

@@ -69,7 +69,6 @@ class DeviceStore:
 
     part: the passages of the current epoch.
     smallest_part: the smallest share of a passage that one of its two parts may have; None: no parts.
-    at_ends: split passages of several sentences at the end of a sentence.
     vectors: the teacher's vectors of all sentences of the store, if there is a teacher."""
 
     def __init__(
@@ -79,11 +78,10 @@ class DeviceStore:
         device: torch.device,
         plain: bool,
         smallest_part: float | None = None,
-        at_ends: bool = False,
         vectors: np.ndarray | None = None,
     ) -> None:
         self.part, self.store, self.vocab_size = part, part.store, vocab_size
-        self.device, self.plain, self.smallest_part, self.at_ends = device, plain, smallest_part, at_ends
+        self.device, self.plain, self.smallest_part = device, plain, smallest_part
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * self.store.n_tokens < free / SHARE
@@ -137,8 +135,7 @@ class DeviceStore:
         starts, lengths = self.part[np.stack(batches)].spans()
         if self.smallest_part is None:
             return starts, lengths
-        ends = np.asarray(self.store.offsets) if self.at_ends else None
-        return crops.with_crops(starts, lengths, dropouts, self.smallest_part, ends)
+        return crops.with_crops(starts, lengths, dropouts, self.smallest_part)
 
     def _tokens(self, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:

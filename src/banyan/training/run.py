@@ -104,7 +104,6 @@ class Run:
         self.display, self.pairs, self.summary, self.lessons = display, pairs, summary, lessons
         self.share = share  # passages per step in this process
         self.smallest_part = crops.smallest_part(self.config)
-        self.at_ends = self.config.infonce_split == "sentence"
         self.terms = objective.terms(self.config)
         self.device = model.embedding.device
         if lessons:
@@ -249,7 +248,7 @@ class Run:
         from banyan.training.gpu_windows import DeviceStore, Room
 
         plain = self.config.trees == "plain"
-        given = self.train_part, self.tokenizer.vocab_size, self.device, plain, self.smallest_part, self.at_ends
+        given = self.train_part, self.tokenizer.vocab_size, self.device, plain, self.smallest_part
         store = DeviceStore(*given, self.lessons.vectors if self.lessons else None)
         return Steps(
             self.model,
@@ -333,12 +332,11 @@ class Run:
     ) -> Iterator[tuple[Any, Tensor | None]]:
         """The graph of each batch and the teacher's vectors of its texts. Graphs are made one at a time, because they
         depend on the current weights. With smallest_part, they include the two parts of each passage."""
-        tokens, offsets = np.asarray(part.store.tokens), np.asarray(part.store.offsets)
+        tokens = np.asarray(part.store.tokens)
         for indices, dropout in zip(chosen, dropouts, strict=True):
             starts, lengths = part[indices[None]].spans()
             if smallest_part is not None:
-                ends = offsets if self.at_ends else None
-                starts, lengths = crops.with_crops(starts, lengths, [dropout], smallest_part, ends)
+                starts, lengths = crops.with_crops(starts, lengths, [dropout], smallest_part)
             graph = self.model.structure(*runs_of_tokens(tokens, starts[0], lengths[0]), dropout)
             yield graph, self._targets(part.indices[indices])
 
