@@ -16,6 +16,7 @@ model         trees and graphs, the composition functions, the objectives, initi
 backends      the kernels: Numba, torch, Triton
 teachers      vectors of a teacher, for a student to learn from
 training      train(): runs, checkpoints, metrics, several processes, model card
+tuning        tune a trained model on texts that belong together; measure whether it paid
 evaluate      similarity, retrieval and classification with confidence intervals
 search        an index on disk, search, clusters, maps
 serve         the HTTP server

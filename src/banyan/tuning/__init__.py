@@ -1,0 +1,1 @@
+"""Tune a trained model on texts that belong together."""
