@@ -87,7 +87,7 @@ def test_what_is_dropped_is_counted_by_reason(tmp_path):
 
 def test_errors_name_the_file_and_the_line(tmp_path):
     short = write(tmp_path / "a.csv", '"one\nfish",kifi\ntwo fish\n')
-    assert refusal(short) == f"{short}:3: expected two texts separated by a comma, found 1 column: 'two fish'"
+    assert refusal(short) == f"{short}:3: expected at least 2 columns separated by a comma, found 1: 'two fish'"
     wide = write(tmp_path / "b.tsv", "one\tdaya\ntwo\tbiyu\tuku\n")
     assert refusal(wide) == f"{wide}:2: 3 fields, but the first line has 2"
     bad = write(tmp_path / "c.jsonl", '{"en": "a", "ha": "b"}\n{"en"\n')

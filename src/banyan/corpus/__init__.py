@@ -5,6 +5,7 @@ sources    one file or one hub data set, opened and identified
 textfile   decompress and decode text files
 sentences  decide how text is laid out; split running text into sentences
 tables     the text column of JSON lines, CSV, TSV and Parquet
+columns    several columns of such a file, row by row
 parallel   pairs of translations
 rows       rows with all their columns, for a search index
 report     what was read, repaired and dropped

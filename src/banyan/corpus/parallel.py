@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from banyan.corpus.columns import TableFile
 from banyan.corpus.report import NOT_TEXT, Report
-from banyan.corpus.sources import mark_of, size_of
-from banyan.corpus.tables import csv_rows, json_kinds, json_rows, parquet_kinds, parquet_rows, text_columns
-from banyan.corpus.tables import without_surrogates as repaired
-from banyan.corpus.textfile import clean, file_kind
+from banyan.corpus.sources import mark_of
+from banyan.corpus.tables import text_columns
+from banyan.corpus.textfile import clean
 from banyan.errors import BanyanError
 
 LONGEST_SIDE = 10_000  # characters; a longer text is a document, not a translation of a sentence
@@ -41,32 +41,29 @@ class ParallelText:
 
     report: Report  # of the latest complete iteration; lines are rows, and `kept` counts pairs
     note: str  # a sentence to show the user: which columns are read
-    bytes_total: int  # on disk, before decompression
-    bytes_read: int  # by the current iteration; ends at bytes_total
 
     def __init__(self, path: str | Path, columns: Sequence[str] | None = None) -> None:
-        self.path = Path(path)
         self.columns = _checked(columns)
-        self._kind = file_kind(self.path)
-        if self._kind in (None, "text"):
-            raise BanyanError(
-                f"{path} cannot be read as pairs of translations: its name must end in .tsv, .csv, .jsonl or .parquet "
-                "(for two files of lines: paste en.txt ha.txt > pairs.tsv)"
-            )
-        if self.path.exists() and not self.path.is_file():
-            raise BanyanError(f"{path} is not a file: pairs of translations are read from one file, several times")
-        self.bytes_total = size_of(self.path)
-        if not self.bytes_total:
-            raise BanyanError(f"{path} is empty")
-        self.bytes_read = 0
+        self._file = TableFile(path, "pairs of translations")
+        self.path = self._file.path
         self.report = Report()
         self._header = False  # the first line of a TSV or CSV file names the columns
-        self._places = 0, 1  # of the two columns in a TSV or CSV file
-        self.note = self._choose_places() if self._kind in ("tsv", "csv") else self._choose_names()
+        self._places = 0, 1  # of the two columns
+        self.note = self._choose_places() if self._file.by_position else self._choose_names()
+
+    @property
+    def bytes_total(self) -> int:
+        """Return the size on disk, before decompression."""
+        return self._file.bytes_total
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes read by the current iteration; it ends at bytes_total."""
+        return self._file.bytes_read
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         report = Report(files=1)
-        for values in self._rows(report):
+        for _, values in self._file.rows(self._places, report, header=self._header):
             report.lines += 1
             pair = _pair(values, report)
             if pair:
@@ -74,7 +71,7 @@ class ParallelText:
                 yield pair
         if not report.kept:
             raise BanyanError(f"{self.path} has no pair of translations to keep: {report.summary('pair')}")
-        self.bytes_read = self.bytes_total
+        self._file.bytes_read = self.bytes_total
         self.report = report
 
     def fingerprint(self) -> str:
@@ -83,63 +80,38 @@ class ParallelText:
         return hashlib.sha256(json.dumps([options, mark_of(self.path)]).encode()).hexdigest()
 
     def _choose_places(self) -> str:
-        first = next(csv_rows(self.path, Report(), self._moved), [])
+        first = self._file.names
         if self.columns:
-            named = ", ".join(cell[:30] for cell in first)
-            for name in self.columns:
-                if name not in first:
-                    raise BanyanError(f"{self.path}:1: there is no column {name!r}; the first line reads {named}")
-            self._header, self._places = True, (first.index(self.columns[0]), first.index(self.columns[1]))
+            self._header, self._places = True, self._named(*self.columns)
             return f"Reading the columns {self.columns[0]} and {self.columns[1]} of {self.path}."
-        self._header = len(first) > 1 and all(_HEADER.fullmatch(cell.strip()) for cell in first[:2])
+        self._header = names_columns(first)
         read = f"the columns {first[0]} and {first[1]}" if self._header else "the first two columns"
         ignored = {0: "", 1: "; column 3 is ignored"}.get(len(first[2:]), f"; columns 3 to {len(first)} are ignored")
         return f"Reading {read} of {self.path}{ignored}."
 
     def _choose_names(self) -> str:
-        kinds = json_kinds(self.path) if self._kind == "json" else parquet_kinds(self.path)
+        kinds = self._file.kinds
         texts = text_columns(kinds)
-        for name in self.columns or ():
-            if name not in kinds:
-                raise BanyanError(f"{self.path} has no column {name!r}; its columns are {', '.join(kinds)}")
-            if name not in texts and self._kind == "parquet":
+        if not self.columns:
+            if len(texts) != 2:
+                names = ", ".join(kinds)
+                raise BanyanError(
+                    f"{self.path} has {len(texts)} columns of text: name the two to read; its columns are {names}"
+                )
+            self.columns = texts[0], texts[1]
+        self._places = self._named(*self.columns)
+        for name in self.columns:
+            if name not in texts and self._file.kind == "parquet":
                 raise BanyanError(f"column {name!r} of {self.path} holds {kinds[name]}, not text")
-        if not self.columns and len(texts) != 2:
-            names = ", ".join(kinds)
-            raise BanyanError(
-                f"{self.path} has {len(texts)} columns of text: name the two to read; its columns are {names}"
-            )
-        self.columns = self.columns or (texts[0], texts[1])
         return f"Reading the columns {self.columns[0]} and {self.columns[1]} of {self.path}."
 
-    def _rows(self, report: Report) -> Iterator[tuple[object, ...]]:
-        """Yield the two values of each row."""
-        if self._kind in ("tsv", "csv"):
-            return self._csv_rows(report)
-        assert self.columns
-        if self._kind == "parquet":
-            return parquet_rows(self.path, self.columns, report, self._moved)
-        first, second = self.columns
-        rows = json_rows(self.path, report, self._moved)
-        return (
-            (repaired(row.get(first), report), repaired(row.get(second), report)) if row else ("", "") for row in rows
-        )
+    def _named(self, first: str, second: str) -> tuple[int, int]:
+        return self._file.place(first), self._file.place(second)
 
-    def _csv_rows(self, report: Report) -> Iterator[tuple[object, ...]]:
-        line, (first, second) = 1, self._places
-        for number, row in enumerate(csv_rows(self.path, report, self._moved)):
-            if row and len(row) <= max(first, second):
-                separator = "tab" if self._kind == "tsv" else "comma"
-                raise BanyanError(
-                    f"{self.path}:{line}: expected two texts separated by a {separator}, found {len(row)} "
-                    f"column{'s' * (len(row) > 1)}: {row[0][:40]!r}"
-                )
-            if number or not self._header:
-                yield (row[first], row[second]) if row else ("", "")
-            line += 1 + sum(cell.count("\n") for cell in row)
 
-    def _moved(self, position: int) -> None:
-        self.bytes_read = position
+def names_columns(first: Sequence[str]) -> bool:
+    """Whether the first line of a file only names its columns, to judge by the first two."""
+    return len(first) > 1 and all(_HEADER.fullmatch(cell.strip()) for cell in first[:2])
 
 
 def _checked(columns: Sequence[str] | None) -> tuple[str, str] | None:
@@ -153,21 +125,30 @@ def _checked(columns: Sequence[str] | None) -> tuple[str, str] | None:
 
 def _pair(values: tuple[object, ...], report: Report) -> tuple[str, str] | None:
     """Return the two sides, or None for a pair that is dropped and counted."""
-    source, target = values
-    if not (isinstance(source, str) and isinstance(target, str)):
-        report.drop(NOT_TEXT)
+    sides = two_texts(values, report)
+    if sides is None:
         return None
-    source, target = _one_line(source, report), _one_line(target, report)
-    if not (source and target):
-        report.drop(EMPTY_SIDE)
-    elif source == target:
+    if sides[0] == sides[1]:
         report.drop(IDENTICAL)
-    elif max(len(source), len(target)) > LONGEST_SIDE:
+    elif max(map(len, sides)) > LONGEST_SIDE:
         report.drop(TOO_LONG)
     else:
-        return source, target
+        return sides
     return None
 
 
-def _one_line(text: str, report: Report) -> str:
+def two_texts(values: Sequence[object], report: Report) -> tuple[str, str] | None:
+    """Return the first two values, repaired and on one line, or None if one is empty or not text, which is counted."""
+    first, second = values[:2]
+    if not (isinstance(first, str) and isinstance(second, str)):
+        report.drop(NOT_TEXT)
+        return None
+    first, second = on_one_line(first, report), on_one_line(second, report)
+    if first and second:
+        return first, second
+    report.drop(EMPTY_SIDE)
+    return None
+
+
+def on_one_line(text: str, report: Report) -> str:
     return " ".join(clean(text, report).splitlines()).strip()

@@ -41,7 +41,8 @@ class Report:
 
     def summary(self, what: str = "sentence") -> str:
         """Return a sentence or two to show the user. what: what was kept, in the singular."""
-        parts = [f"{_many(self.lines, 'line')} read from {_many(self.files, 'file')}"]
+        source = f" from {_many(self.files, 'file')}" if self.files else ""
+        parts = [f"{_many(self.lines, 'line')} read{source}"]
         parts.append(f"{_many(self.kept, what)} kept")
         if self.dropped:
             parts.append(f"{sum(self.dropped.values()):,} dropped ({_list(self.dropped)})")

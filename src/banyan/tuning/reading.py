@@ -1,0 +1,194 @@
+"""Read examples from files, data frames and lists."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from banyan.corpus.columns import TableFile
+from banyan.corpus.parallel import EMPTY_SIDE, IDENTICAL, on_one_line, two_texts
+from banyan.corpus.report import NOT_TEXT, Report
+from banyan.errors import BanyanError
+from banyan.tuning.examples import Examples, paired_by_label
+from banyan.tuning.layout import LABELLED, PAIR, SCORED, TRIPLE, Layout, Table, as_number, is_missing, recognise
+
+NO_SCORE = "without a score"
+NO_LABEL = "without a label"
+ALONE = "that are repeated or the only text of their label"
+_LIKE_LABELS = 20  # a second text that occurs so often on average may be a label
+
+
+class Read(NamedTuple):
+    examples: Examples
+    report: Report  # lines are rows, and `kept` counts examples
+    note: str  # what to show the user: which columns are read as what
+
+
+def read_examples(source: Any, columns: Sequence[str] | None = None) -> Read:
+    """Read pairs, scored pairs, triples with a negative, or texts with labels.
+
+    source: a TSV, CSV, JSON lines or Parquet file, compressed or not; a pandas or polars data frame;
+    a datasets.Dataset; a dict of columns; or two lists of texts, with a third of scores or negatives if there is one.
+    columns: the names of two texts, and of a score or a negative if there is one; or of a text and a label. Without
+    them, columns are recognised by their names (see banyan.tuning.layout) or by what they hold."""
+    table = _opened(source)
+    layout = recognise(table, columns)
+    report = Report(files=int(isinstance(table, TableFile)))
+    rows = table.rows(layout.places, report, header=layout.header)
+    reader = {PAIR: _pairs, SCORED: _scored, TRIPLE: _triples, LABELLED: _labelled}[layout.kind]
+    examples = reader(_counted(rows, report), table, report)
+    report.kept = len(examples)
+    if not report.kept:
+        raise BanyanError(f"{table.name} has nothing to tune on: {report.summary('example')} {layout.note(table)}")
+    return Read(examples, report, layout.note(table) + _doubt(examples, layout))
+
+
+Rows = Iterator[tuple[int, tuple[object, ...]]]
+
+
+def _counted(rows: Rows, report: Report) -> Rows:
+    for row in rows:
+        report.lines += 1
+        yield row
+
+
+# --- Kinds of examples -----------------------------------------------------------------------------------------------
+
+
+def _pairs(rows: Rows, table: Table, report: Report) -> Examples:
+    first, second, _ = _with_third(rows, report)
+    return Examples.of(first, second)
+
+
+def _triples(rows: Rows, table: Table, report: Report) -> Examples:
+    first, second, third = _with_third(rows, report)
+    negative = [on_one_line(value, report) if isinstance(value, str) else "" for value in third]
+    return Examples.of(first, second, negative)
+
+
+def _with_third(rows: Rows, report: Report) -> tuple[list[str], list[str], list[object]]:
+    """Return the two texts of each row that are different, and what is in the third column."""
+    first, second, third = [], [], []
+    for _, values in rows:
+        pair = two_texts(values, report)
+        if pair and pair[0] == pair[1]:
+            report.drop(IDENTICAL)
+        elif pair:
+            first.append(pair[0])
+            second.append(pair[1])
+            third.append(values[-1])
+    return first, second, third
+
+
+def _scored(rows: Rows, table: Table, report: Report) -> Examples:
+    first, second, score = [], [], []
+    for number, values in rows:
+        pair = two_texts(values, report)
+        if pair and is_missing(values[2]):
+            report.drop(NO_SCORE)
+        elif pair:
+            found = as_number(values[2])
+            if found is None:
+                raise BanyanError(
+                    f"{table.where(number)}: expected a number as the score, found {str(values[2])[:40]!r}; name the "
+                    "columns to read with --columns (in Python, columns=)"
+                )
+            first.append(pair[0])
+            second.append(pair[1])
+            score.append(found)
+    if score and min(score) == max(score):
+        raise BanyanError(
+            f"every score in {table.name} is {score[0]:g}, so there is nothing to rank: name only the columns of the "
+            "two texts with --columns (in Python, columns=)"
+        )
+    return Examples.of(first, second, score=np.array(score, np.float32))
+
+
+def _labelled(rows: Rows, table: Table, report: Report) -> Examples:
+    texts, labels, numbers = [], [], {}  # type: ignore[var-annotated]
+    for _, (value, label) in rows:
+        text = on_one_line(value, report) if isinstance(value, str) else None
+        if not text:
+            report.drop(NOT_TEXT if text is None else EMPTY_SIDE)
+        elif is_missing(label):
+            report.drop(NO_LABEL)
+        else:
+            texts.append(text)
+            labels.append(numbers.setdefault(str(label), len(numbers)))
+    examples, alone = paired_by_label(texts, np.array(labels, np.int64))
+    report.drop(ALONE, alone)
+    return examples
+
+
+def _doubt(examples: Examples, layout: Layout) -> str:
+    """Return a sentence if the second column of pairs looks like labels."""
+    different = len(set(examples.second))
+    if layout.kind != PAIR or len(examples) < _LIKE_LABELS * different:
+        return ""
+    return (
+        f" The second column has only {different:,} different texts in {len(examples):,} rows: if they are labels, "
+        "call the columns text and label."
+    )
+
+
+# --- Sources ---------------------------------------------------------------------------------------------------------
+
+
+def _opened(source: Any) -> Table:
+    if isinstance(source, str | os.PathLike):
+        return TableFile(Path(source), "pairs of texts")
+    if hasattr(source, "collect"):
+        source = source.collect()  # a lazy frame of polars
+    if isinstance(source, Mapping):
+        if hasattr(source, "column_names"):
+            raise BanyanError(f"the data set has several splits: choose one of {', '.join(map(repr, source))}")
+        return _Columns("the columns", source)
+    for names, what in ("column_names", "the data set"), ("columns", "the data frame"):
+        if hasattr(source, names):
+            return _Columns(what, {name: source[name] for name in getattr(source, names)})
+    return _from_lists(source)
+
+
+def _from_lists(source: Any) -> _Columns:
+    if not isinstance(source, Sequence) or len(source) not in (2, 3) or any(isinstance(part, str) for part in source):
+        raise BanyanError(
+            "expected a file, a data frame, a data set, a dict of columns, or two or three lists: texts, the texts "
+            "that belong to them, and scores or negatives if there are any (for a list of pairs: zip(*pairs))"
+        )
+    columns = [list(part) for part in source]
+    last = next((value for value in columns[-1] if not is_missing(value)), "")
+    if isinstance(last, str):
+        names = ["first", "second", "negative"][: len(columns)]
+    else:
+        names = ["text", "label"] if len(columns) == 2 else ["first", "second", "score"]
+    return _Columns("the lists", dict(zip(names, columns, strict=True)))
+
+
+class _Columns:
+    """Columns in memory."""
+
+    by_position = False
+
+    def __init__(self, name: str, columns: Mapping[Any, Any]) -> None:
+        self.name = name
+        self._columns = {str(key): list(values) for key, values in columns.items()}
+        self.names = list(self._columns)
+        lengths = {key: len(values) for key, values in self._columns.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{key} ({length:,})" for key, length in lengths.items())
+            raise BanyanError(f"{name} must be equally long: {listed}")
+
+    def place(self, name: str) -> int:
+        if name not in self.names:
+            raise BanyanError(f"{self.name}: there is no column {name!r}; the columns are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def rows(self, places: Sequence[int], report: Report, *, header: bool, needed: int = 2) -> Rows:
+        return enumerate(zip(*(self._columns[self.names[place]] for place in places), strict=True), 1)
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, row {number}"

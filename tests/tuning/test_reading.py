@@ -1,0 +1,163 @@
+"""Examples from files, frames and lists: what each column is taken for is right, and is said."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from banyan.corpus.parallel import EMPTY_SIDE, IDENTICAL
+from banyan.corpus.report import NOT_TEXT
+from banyan.errors import BanyanError
+from banyan.tuning.reading import ALONE, NO_LABEL, NO_SCORE, read_examples
+
+FIRST, SECOND = ["How do I pay?", "Where is my order?"], ["By card.", "On its way."]
+OTHER, SCORE = ["In the shop.", ""], [0.25, 4]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def tsv(path: Path, *columns: list, header: str = "") -> Path:
+    rows = ["\t".join(map(str, row)) for row in zip(*columns, strict=True)]
+    return write(path, "".join(f"{row}\n" for row in ([header] if header else []) + rows))
+
+
+def refusal(source, columns=None) -> str:
+    with pytest.raises(BanyanError) as caught:
+        read_examples(source, columns)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_first_two_columns_belong_together_if_nothing_names_them(tmp_path):
+    path = tsv(tmp_path / "a.tsv", FIRST, SECOND, ["shop", "post"])
+    read = read_examples(path)
+    assert (read.examples.first, read.examples.second) == (FIRST, SECOND)
+    assert read.examples.negative is read.examples.score is None
+    assert read.note == (
+        f"Reading from {path}: column 1 and column 2 as texts that belong together; ignored: column 3."
+    )
+    assert read.report.summary("example") == "2 lines read from 1 file, 2 examples kept."
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "third", "kept"),
+    [
+        ("query\tdocument\tpackage", None, OTHER, None),
+        ("Anchor\tPositive\tNegative", None, OTHER, "negative"),
+        ("Sentence 1\tsentence_2\tscore", None, SCORE, "score"),
+        ("a\tb\trating", None, SCORE, "score"),  # numbers under a word
+        ("", None, SCORE, "score"),
+        ("x y\ty z\tz", ["x y", "y z"], OTHER, None),
+        ("x y\ty z\tz", ["x y", "y z", "z"], OTHER, "negative"),
+        ("x y\ty z\tz", ["x y", "y z", "z"], SCORE, "score"),
+    ],
+)
+def test_columns_are_known_by_name_or_by_what_they_hold(tmp_path, header, columns, third, kept):
+    read = read_examples(tsv(tmp_path / "a.tsv", FIRST, SECOND, third, header=header), columns)
+    examples = read.examples
+    assert (examples.first, examples.second) == (FIRST, SECOND)
+    assert examples.negative == (OTHER if kept == "negative" else None)
+    assert (None if examples.score is None else examples.score.tolist()) == (SCORE if kept == "score" else None)
+    assert ("ignored" in read.note) == (kept is None)
+
+
+def test_every_source_gives_the_same_examples(tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    datasets = pytest.importorskip("datasets")
+    columns = {"id": [1, 2], "answer": SECOND, "question": FIRST, "score": SCORE, "topic": ["x", "y"]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    frame = pandas.DataFrame(columns)
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    sources = [
+        tmp_path / "a.parquet",
+        str(tmp_path / "a.csv"),
+        write(tmp_path / "a.jsonl", lines),
+        write(tmp_path / "b.jsonl", lzma.compress(lines.encode())),
+        frame,
+        polars.DataFrame(columns | {"score": [0.25, 4.0]}),
+        polars.LazyFrame(columns | {"score": [0.25, 4.0]}),
+        datasets.Dataset.from_list([row | {"score": float(row["score"])} for row in rows]),
+        columns,
+        (FIRST, SECOND, SCORE),
+    ]
+    for source in sources:
+        read = read_examples(source)
+        assert (read.examples.first, read.examples.second) == (FIRST, SECOND)
+        assert read.examples.score.tolist() == SCORE
+        if source is not sources[-1]:
+            assert read.note.endswith("ignored: id, topic.")
+    assert read_examples([FIRST, SECOND, OTHER]).examples.negative == OTHER
+
+
+@pytest.mark.parametrize("labels", [["x", "y", "x", "y", "x", "z"], [0, 1, 0, 1, 0, 2]])
+def test_texts_of_one_label_belong_together(tmp_path, labels):
+    texts = ["a b", "b c", "c d", "d e", "e f", "f g"]
+    for header, columns in ("text\tlabel", None), ("label me\tkind", ["label me", "kind"]):
+        if isinstance(labels[0], str) and columns:
+            continue  # nothing shows that these are labels
+        read = read_examples(tsv(tmp_path / "a.tsv", texts, labels, header=header), columns)
+        label_of = dict(zip(texts, labels, strict=True))
+        assert sorted(read.examples.first) == texts[:5]
+        assert [label_of[text] for text in read.examples.first] == [label_of[text] for text in read.examples.second]
+        assert read.report.dropped == {ALONE: 1}
+        assert "texts with the same label belong together" in read.note
+    assert read_examples((texts, [0, 1] * 3)).examples.label is not None
+
+
+def test_what_is_dropped_is_counted_by_reason():
+    first, second = ["a b", "  ", "c d", None, "e\nf", "g"], ["x", "x", "c d", "x", "y", "z"]
+    report = read_examples((first, second)).report
+    assert (report.lines, report.kept) == (6, 3)
+    assert report.dropped == {EMPTY_SIDE: 1, IDENTICAL: 1, NOT_TEXT: 1}
+    assert report.summary("example").startswith("6 lines read, 3 examples kept, 3 dropped")
+    scored = read_examples((first, second, [1, 1, 2, 1, None, float("nan")]))
+    assert scored.report.dropped == {EMPTY_SIDE: 1, NOT_TEXT: 1, NO_SCORE: 2}
+    assert scored.examples.first == ["a b", "c d"]
+    labelled = read_examples({"text": first, "label": ["k", "k", "k", "k", "k", None]})
+    assert labelled.report.dropped == {EMPTY_SIDE: 1, NOT_TEXT: 1, NO_LABEL: 1}
+    assert "e f" in labelled.examples.first
+
+
+def test_labels_that_are_read_as_texts_raise_a_doubt():
+    first = [f"text {i}" for i in range(100)]
+    assert "if they are labels" in read_examples((first, ["spam", "ham"] * 50)).note
+    assert "if they are labels" not in read_examples((first, first[1:] + first[:1])).note
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "sentence"),
+    [
+        ("a.tsv", "a b\tc d\n", ("x", "y"), ":1: there is no column 'x'; the first line reads a b, c d"),
+        ("a.tsv", "a b\tc d\n", ("x",), "expected the names of two or three different columns, not x"),
+        ("a.tsv", "a b\n", None, "has 1 column of text: choose two texts that belong together with --columns"),
+        ("a.tsv", "query\tdocument\na\tb\nc\n", None, ":3: expected at least 2 columns separated by a tab, found 1"),
+        ("a.csv", "sentence1,sentence2,label\na,b,0\nc,d,no\n", None, ":3: expected a number as the score, found 'no'"),
+        ("a.csv", "sentence1,sentence2,label\na,b,1\nc,d,1\n", None, "every score in"),
+        ("a.csv", "title,text,label\na,b,1\nc,d,1\n", None, "has columns that belong together and a label"),
+        ("a.jsonl", '{"a": "x", "b": "y", "c": "z"}', None, "has 3 columns of text: choose two"),
+        ("a.jsonl", '{"query": "x", "document": "y"}\n{"query"', None, ":2: not valid JSON"),
+        ("a.tsv", "query\tdocument\na\t\n", None, "has nothing to tune on: 1 line read from 1 file, 0 examples kept"),
+        ("a.txt", "a\tb\n", None, "its name must end in .tsv, .csv, .jsonl or .parquet"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_a_reason(tmp_path, name, content, columns, sentence):
+    path = write(tmp_path / name, content)
+    message = refusal(path, columns)
+    assert sentence in message
+    assert "expected the names" in message or str(path) in message
+
+
+def test_sources_in_memory_are_checked():
+    assert refusal((FIRST, SECOND[:1])) == "the lists must be equally long: first (2), second (1)"
+    assert "zip(*pairs)" in refusal(list(zip("abcd", "efgh", strict=True)))
+    assert "zip(*pairs)" in refusal(42)
+    assert "there is no column 'c'" in refusal({"a": FIRST, "b": SECOND}, ("a", "c"))
+    assert refusal((FIRST, SECOND, [1, "x"])).startswith("the lists, row 2: expected a number as the score")
