@@ -8,7 +8,6 @@ Writes docs/images/amounts.svg.
 from __future__ import annotations
 
 import io
-import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,15 +35,15 @@ class Point(NamedTuple):
     words: float
     sentences: Estimate
     single_words: Estimate
-    seconds: float  # of training on a GPU by itself
+    steps: int  # of training
 
 
 def english(material: Material) -> list[Point]:
     records, found = material.records, []
     for words, run in ENGLISH.items():
         if records[run]:
-            times = [record["training"]["seconds"] / record["sharing"] for record in records[run]]
-            found.append(Point(words, records.score(run, "sts"), records.score(run, "words"), statistics.fmean(times)))
+            steps = records[run][0]["training"]["steps"]
+            found.append(Point(words, records.score(run, "sts"), records.score(run, "words"), steps))
     return found
 
 
@@ -85,7 +84,7 @@ def _english(axes: Axes, material: Material) -> None:
     axes.set_xticks(words, [f"{n:g}" for n in words])
     axes.minorticks_off()
     axes.set(title="English", xlabel="million words of text", ylabel="Spearman's ρ × 100")
-    axes.legend(fontsize=8, frameon=False, loc="center right")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
     plain_axes(axes)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from banyan.evaluate.suites import LANGUAGES
 from experiments.pages.markdown import given, section, table
+from experiments.pages.since import changed_since
 from experiments.records.estimates import NOT_RUN, Estimate
 from experiments.records.material import Material
 from experiments.records.sets import NAMES, SPEARMAN, STS, WORDS
@@ -20,7 +21,8 @@ TOLD = (
 def presets(material: Material, others: dict[str, Any]) -> str:
     rows = [*_english(material), *_languages(material), _arguana(material)]
     head = ["set", *(f"`{preset}`" for preset in PRESETS), "TF-IDF"]
-    parts = [TOLD, table(head, rows)]
+    runs = ["light", "default", *(f"default-{language}" for language in LANGUAGES)]
+    parts = [TOLD, changed_since(material.records, runs), table(head, rows)]
     lacking = f"Paired differences on each set (`experiments/measuring/paired.py`): {NOT_RUN}."
     parts += [given(content) for content in others.values()] or [lacking]
     return section("13. Presets that go past the paper", *parts)

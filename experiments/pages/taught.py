@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.pages.ideas import SENTENCES
 from experiments.pages.markdown import section, table
+from experiments.pages.since import SETTINGS, changed_since
 from experiments.pages.translated import mean_of_languages
 from experiments.records.estimates import Estimate
 from experiments.records.material import Material
@@ -40,7 +41,9 @@ TOLD_RUNNING = (
 
 def running(material: Material) -> str:
     """Text in order, compared with the same text cut into sentences."""
-    if not material.records["default-paragraphs"]:
+    lexical = {tuple(record["settings"].get(name) for name in SETTINGS) for run in RUNNING
+               for record in material.records[run]}  # fmt: skip
+    if not material.records["default-paragraphs"] or len(lexical) > 1:  # not alike
         return ""
     of = material.records.figure
     rows: list[list[Any]] = []
@@ -51,7 +54,8 @@ def running(material: Material) -> str:
     for group, told in (("sts", "**English sentences, mean of 8**"), ("words", "**words, mean of 3**")):
         rows.append([told, *(material.records.score(run, group).told() for run in RUNNING)])
     rows.append(["ArguAna", *(of(run, "arguana", "nDCG@10").told() for run in RUNNING)])
-    return section("17. Running text", TOLD_RUNNING, table(["set", *RUNNING.values()], rows))
+    changed = changed_since(material.records, RUNNING)
+    return section("17. Running text", TOLD_RUNNING, changed, table(["set", *RUNNING.values()], rows))
 
 
 def _dev_mean(material: Material, run: str) -> Estimate:

@@ -9,6 +9,7 @@ from typing import Any
 from banyan.evaluate.suites import LANGUAGES
 from banyan.evaluate.translation import BACK, FORWARD
 from experiments.pages.markdown import section, table
+from experiments.pages.since import changed_since
 from experiments.records.estimates import Estimate
 from experiments.records.material import Material
 from experiments.records.sets import NAMES, SPEARMAN
@@ -31,7 +32,8 @@ RETRIEVAL = {
 def translated(material: Material, pmi: dict[str, Any] | None) -> str:
     if not any(material.records[f"translated-{name}"] for name in LANGUAGES):
         return ""
-    parts = [TOLD, SIMILARITY, _similarity(material)]
+    changed = changed_since(material.records, [f"translated-{name}" for name in LANGUAGES])
+    parts = [TOLD, changed, SIMILARITY, _similarity(material)]
     for held_out, told in RETRIEVAL.items():
         parts += [told, _retrieval(material, held_out, pmi)]
     return section("16. Learning from translations", *parts)

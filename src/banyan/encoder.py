@@ -70,8 +70,8 @@ class Banyan:
         self._lexical: LexicalSums | None = None
         self._words: WordNgrams | None = None  # if they are in the lexical dimensions
         if config.lexical_dim and config.lexical_ngrams == "words":
-            tables = weights["lexical"], weights["lexical_idf"]
-            self._words = WordNgrams(spelling(tokenizer.pieces), *tables, config.sublinear_tf)
+            found = spelling(tokenizer.pieces), weights["lexical_idf"]
+            self._words = WordNgrams(*found, config.lexical_dim, config.sublinear_tf)
             self._lexical = backend.word_sums(self._words, config.lexical_weight, place)
         elif config.lexical_dim:
             self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)
@@ -360,6 +360,12 @@ class Banyan:
             composed = np.hstack(scaled)
         return [*tree.leaves, "bias"], composed
 
+    def token_sketches(self) -> np.ndarray:
+        """Return the lexical sketch of every token by itself [V, D]."""
+        if self._words is None:
+            return self.weights["lexical"]
+        return self._words.contributions(np.arange(len(self.embedding)), np.arange(len(self.embedding) + 1))
+
     def _sketches(self, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray:
         """Return what each leaf contributes to the sketch of a text, int64 [n, D]. An occurrence that is not a leaf
         counts as one of the last leaf with the same token."""
@@ -407,10 +413,10 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
-    if config.lexical_dim:
+    if config.lexical_dim and config.lexical_ngrams == "words":
+        expected["lexical_idf"] = (BUCKETS,)
+    elif config.lexical_dim:
         expected["lexical"] = (vocab_size, config.lexical_dim)
-        if config.lexical_ngrams == "words":
-            expected["lexical_idf"] = (BUCKETS,)
     for name, shape in expected.items():
         if name not in weights or weights[name].shape != shape:
             found = f"has shape {weights[name].shape}" if name in weights else "is missing"

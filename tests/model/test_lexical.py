@@ -47,11 +47,12 @@ def plain(model: Banyan, text: str) -> np.ndarray:
 
 
 def of_tokens(model: Banyan, tokens: np.ndarray) -> np.ndarray:
-    sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
     if model.config.lexical_ngrams == "words":
-        tables = model.weights["lexical"], model.weights["lexical_idf"]
-        ngrams = WordNgrams(spelling(model.tokenizer.pieces), *tables, model.config.sublinear_tf)
+        weights = model.weights["lexical_idf"]
+        ngrams = WordNgrams(spelling(model.tokenizer.pieces), weights, LEXICAL, model.config.sublinear_tf)
         sums = ngrams.contributions(tokens).sum(0)
+    else:
+        sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
     return 0.7 * sums / (np.linalg.norm(sums) or 1)
 
 
@@ -132,9 +133,10 @@ def test_a_file_that_lacks_them_is_refused(folder, model, tmp_path):
     model.save_pretrained(tmp_path)
     np.testing.assert_array_equal(Banyan.from_pretrained(tmp_path).encode(TEXTS), model.encode(TEXTS))
     weights = load_file(tmp_path / "model.safetensors")
-    del weights["lexical"]
+    (name,) = (name for name in weights if name.startswith("lexical"))
+    del weights[name]
     save_file(weights, tmp_path / "model.safetensors")
-    with pytest.raises(BanyanError, match="lexical is missing"):
+    with pytest.raises(BanyanError, match=f"{name} is missing"):
         Banyan.from_pretrained(tmp_path)
 
 
@@ -158,16 +160,16 @@ def test_tables_of_another_shape_or_type_are_refused(model, tmp_path, name, wron
 
 
 def test_a_folder_that_does_not_say_which_ngrams_has_those_of_pieces(model, tmp_path):
+    if model.config.lexical_ngrams == "words":
+        pytest.skip("folders that do not say are older than these")
     model.save_pretrained(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())
-    kind = settings.pop("lexical_ngrams")
+    del settings["lexical_ngrams"]
     (tmp_path / "config.json").write_text(json.dumps(settings))
     loaded = Banyan.from_pretrained(tmp_path)
     assert loaded.config.lexical_ngrams == "pieces"
-    assert (loaded.fingerprint() == model.fingerprint()) == (kind == "pieces")
-    tokens, _ = model.tokenizer.encode([TEXTS[2]])
-    sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
-    np.testing.assert_allclose(loaded.encode(TEXTS[2])[DIM:], 0.7 * sums / np.linalg.norm(sums), rtol=1e-5, atol=1e-6)
+    assert loaded.fingerprint() == model.fingerprint()
+    np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
 
 
 def test_a_model_to_start_from_brings_them(folder, model, corpus, tmp_path):

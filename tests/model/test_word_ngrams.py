@@ -30,8 +30,7 @@ def some_weights() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def model() -> WordNgrams:
-    weights = some_weights()
-    return WordNgrams(SPELT, of_words.table_of(SPELT, weights, DIM), weights, False)
+    return WordNgrams(SPELT, some_weights(), DIM, False)
 
 
 def ids(text: str) -> np.ndarray:
@@ -66,7 +65,7 @@ def plain(word: str, weights: np.ndarray) -> np.ndarray:
     out = np.zeros(DIM, np.int64)
     for ngram in found:
         columns, signs = of_words.changes(hash_of(ngram), DIM)
-        np.add.at(out, columns[0], signs[0] * int(weights[of_words.bucket(hash_of(ngram))[0]]))
+        out[columns[0]] += signs[0] * int(weights[of_words.bucket(hash_of(ngram))[0]])
     return out
 
 
@@ -106,8 +105,7 @@ def test_punctuation_by_itself_is_no_word(model, pieces):
 
 def test_a_word_without_letters_is_one_ngram(model):
     for pieces in ("▁20 17", "▁2017", "▁ 20 1 7", "▁( 20 )", "▁20 : 17"):
-        found = sketch(model, pieces)
-        assert 0 < np.count_nonzero(found) <= of_words.SPREAD
+        assert np.count_nonzero(sketch(model, pieces)) == 1
     np.testing.assert_array_equal(sketch(model, "▁2017"), sketch(model, "▁20 17"))
     assert sketch(model, "▁2017") @ sketch(model, "▁20") == 0
 
@@ -119,7 +117,7 @@ def test_bytes_and_combining_marks_are_letters(model):
 
 
 def test_of_n_occurrences_of_a_word_some_count(model):
-    thinned = WordNgrams(SPELT, model.table, model.weights, True)
+    thinned = WordNgrams(SPELT, model.weights, DIM, True)
     for n, kept in ((1, 1), (2, 1), (3, 2), (7, 2), (8, 3)):
         np.testing.assert_array_equal(sketch(thinned, "▁walk ed " * n), kept * sketch(model, "▁walked"))
     np.testing.assert_array_equal(  # the pieces are repeated, but not the words
@@ -166,7 +164,7 @@ def random_texts(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_kernels_add_what_is_defined(model, backend, sublinear):
     if backend == "triton":
         pytest.importorskip("triton")
-    ngrams = WordNgrams(SPELT, model.table, model.weights, sublinear)
+    ngrams = WordNgrams(SPELT, model.weights, DIM, sublinear)
     tokens, offsets = random_texts(1, 300)
     out = np.random.default_rng(2).normal(size=(len(offsets) - 1, 5 + DIM)).astype(np.float32)
     backends.named(backend).word_sums(ngrams, 0.7, "cpu").put(tokens, offsets, out)
@@ -177,7 +175,7 @@ def test_the_kernels_add_what_is_defined(model, backend, sublinear):
 
 
 def test_a_text_has_the_same_bits_alone_in_any_batch_and_with_any_threads(model):
-    sums = WordSums(WordNgrams(SPELT, model.table, model.weights, True), 1.0)
+    sums = WordSums(WordNgrams(SPELT, model.weights, DIM, True), 1.0)
     tokens, offsets = random_texts(3, 1000)
     start = np.ones((len(offsets) - 1, 2 + DIM), np.float32)
     together = start.copy()
@@ -197,4 +195,4 @@ def test_columns_are_within_the_vector(dim):
     assert columns.max() < dim
     assert abs(signs.mean()) < 0.05
     if dim <= 7:
-        np.testing.assert_allclose(np.bincount(columns.ravel()) / columns.size, 1 / dim, rtol=0.1)
+        np.testing.assert_allclose(np.bincount(columns) / columns.size, 1 / dim, rtol=0.1)

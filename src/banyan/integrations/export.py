@@ -36,7 +36,7 @@ def token_table(model: Banyan) -> np.ndarray:
     if len(parts) == 1:
         return rows
     if model.config.lexical_dim:
-        rows = np.hstack([rows, model.weights["lexical"].astype(np.float32)])
+        rows = np.hstack([rows, model.token_sketches().astype(np.float32)])
     norms = [np.linalg.norm(rows[:, start:end], axis=1).mean() for start, end, _ in parts]
     factors = [norm * norms[0] / (parts[0][2] * own) for (_, _, norm), own in zip(parts, norms, strict=True)]
     return rows * np.repeat(np.array(factors, np.float32), [end - start for start, end, _ in parts])

@@ -6,15 +6,11 @@
            reach from one run to the next. A word without letters, such as 7:30 or (1984), is a single n-gram
   weight   log((n + 1) / (df + 1)) + 1, if df of n sentences of the corpus have the n-gram, in steps of 1 / STEPS; half
            as much again for a word without letters
-  sketch   an n-gram adds its weight to SPREAD columns, or subtracts it. Its hash chooses the columns and the signs
+  sketch   an n-gram adds its weight to a column, or subtracts it. Its hash chooses the column and the sign
   repeats  with sublinear_tf, 1 + ln n of the n occurrences of a word in a text count
 
-A text's sketch is the sum over its n-grams. It has only integers, so the sum is exact in any order.
-
-The n-grams inside a piece are always the same. Their sum is the piece's row in a table of int8, computed in training.
-If the piece begins a word, or has three characters, its row has the n-grams with the closing mark, too: mostly, the run
-ends there. Only the others are hashed when a text is encoded: the n-grams that cross from one piece to the next, and
-those with a mark that the rows lack, or have although the run goes on. `WordNgrams.contributions` defines the result;
+A text's sketch is the sum over its n-grams. It has only integers, so the sum is exact in any order. N-grams are hashed
+when a text is encoded: a model stores their weights and nothing else. `WordNgrams.contributions` defines the result;
 the kernels are tested against it.
 """
 
@@ -33,7 +29,6 @@ from banyan.model.graph import KEPT
 from banyan.support.needs import needs
 from banyan.tokenizer.rules import BYTES, START
 
-SPREAD = 4
 STEPS = 4
 BUCKETS_LOG2 = 18
 BUCKETS = 1 << BUCKETS_LOG2  # weights; the first bits of an n-gram's hash find its own
@@ -47,7 +42,7 @@ BITS = 21  # of a character; none is 0
 U = np.uint64
 THREE = U((1 << 3 * BITS) - 1)  # a window of three characters
 OF_FOUR, OF_NUMBER = U(0x9E3779B97F4A7C15), U(0xD1B54A32D192ED03)  # tell 4-grams and numbers from 3-grams
-COLUMNS = U(0x8CB92BA72F3D8DD7)  # turns a hash into columns and signs
+COLUMNS = U(0x8CB92BA72F3D8DD7)  # turns a hash into a column and a sign
 BASE = U(0xD6E8FEB86659FD93)  # of the polynomials that tell words apart
 
 
@@ -59,13 +54,15 @@ class Spelling(NamedTuple):
 
     begins: np.ndarray  # bool [V]: whether a word begins with the piece
     kind: np.ndarray  # uint8 [V]
-    characters: np.ndarray  # uint64: of all pieces
-    start: np.ndarray  # int64 [V]: of each piece in `characters`
-    size: np.ndarray  # int64 [V]
-    tail: np.ndarray  # uint64 [V]: a window of the last three characters; FIRST precedes what begins a word
-    closed: np.ndarray  # bool [V]: whether the piece's row has the n-grams with LAST
+    characters: np.ndarray  # uint32: of all pieces
+    start: np.ndarray  # int64 [V + 1]: of each piece in `characters`, and the end
     value: np.ndarray  # uint64 [V]: a polynomial of the characters
     factor: np.ndarray  # uint64 [V]: BASE ** size
+
+    @property
+    def size(self) -> np.ndarray:
+        """int64 [V]: the number of characters."""
+        return np.diff(self.start)
 
 
 def spelling(pieces: Sequence[str]) -> Spelling:
@@ -74,24 +71,19 @@ def spelling(pieces: Sequence[str]) -> Spelling:
     byte = {piece: number for number, piece in enumerate(BYTES)}
     bare = ["\0" if piece in byte else piece.removeprefix(START) for piece in marked]
     size = np.fromiter(map(len, bare), np.int64, len(bare))
-    start = np.cumsum(size) - size
-    codes = np.frombuffer("".join(bare).encode("utf-32-le", "surrogatepass"), np.uint32).astype(U)
+    start = np.append(0, np.cumsum(size))
+    codes = np.frombuffer("".join(bare).encode("utf-32-le", "surrogatepass"), np.uint32).copy()
     for i, piece in enumerate(marked):
         if piece in byte:
             codes[start[i]] = _BYTE + byte[piece]
     kind = _kinds(codes, size)
-    codes += U(1)
-    tail, value, factor = (np.full(len(bare), fill, U) for fill in (0, 0, 1))
-    for back in (3, 2, 1):
-        there = size >= back
-        tail = tail << U(BITS) | np.where(begins & (size == back - 1), U(FIRST), U(0))
-        tail[there] |= codes[(start + size - back)[there]]
+    codes += np.uint32(1)
+    value, factor = (np.full(len(bare), fill, U) for fill in (0, 1))
     for place in range(size.max(initial=0)):
         longer = size > place
-        value[longer] = value[longer] * BASE + codes[start[longer] + place]
+        value[longer] = value[longer] * BASE + codes[start[:-1][longer] + place]
         factor[longer] *= BASE
-    closed = (kind < OTHER) & (begins | (size >= 3))
-    return Spelling(begins, kind, codes, start, size, tail, closed, value, factor)
+    return Spelling(begins, kind, codes, start, value, factor)
 
 
 def _with_start(pieces: Sequence[str]) -> list[str]:
@@ -149,7 +141,6 @@ class Ngrams(NamedTuple):
     hash: np.ndarray  # uint64 [N]
     word: np.ndarray  # int64 [N]: the number of the word
     token: np.ndarray  # int64 [N]: the token with the last character
-    in_row: np.ndarray  # bool [N]: whether the row of that token's piece has it
 
 
 def ngrams(tokens: np.ndarray, found: Words, spelt: Spelling) -> Ngrams:
@@ -164,19 +155,17 @@ def ngrams(tokens: np.ndarray, found: Words, spelt: Spelling) -> Ngrams:
     starts[1:] |= ((kind[1:] != kind[:-1]) | (kind[1:] == OTHER)) & (kind[:-1] != EMPTY)
     run, ends = np.cumsum(starts), np.append(starts[1:], True)[: len(starts)]
 
-    in_words, size = _spell_out(pieces, opens, closes, spelt)
-    hashes, first, last = _of(in_words, np.repeat(word, size))
+    characters, size = _spell_out(pieces, opens, closes, spelt)
+    hashes, first, last = _of(characters, np.repeat(word, size))
     spans = np.repeat(run, size)[first] != np.repeat(run, size)[last]
     at = np.repeat(np.arange(len(token)), size)[last[spans]]
-    between = Ngrams(hashes[spans], word[at], token[at], np.zeros(len(at), np.bool_))
+    between = Ngrams(hashes[spans], word[at], token[at])
 
     solid = np.flatnonzero(kind != OTHER)
-    in_runs, size = _spell_out(pieces[solid], starts[solid], ends[solid], spelt)
-    hashes, first, last = _of(in_runs, np.repeat(run[solid], size))
-    at = np.repeat(solid, size)
-    no_row = (in_runs == FIRST) & ~spelt.begins[pieces[at]] | (in_runs == LAST) & ~spelt.closed[pieces[at]]
-    in_row = (at[first] == at[last]) & ~no_row[first] & ~no_row[last]
-    inside = Ngrams(hashes, word[at[last]], token[at[last]], in_row)
+    characters, size = _spell_out(pieces[solid], starts[solid], ends[solid], spelt)
+    hashes, _, last = _of(characters, np.repeat(run[solid], size))
+    at = np.repeat(solid, size)[last]
+    inside = Ngrams(hashes, word[at], token[at])
     return Ngrams(*map(np.concatenate, zip(inside, between, strict=True)))
 
 
@@ -210,13 +199,6 @@ def _of(characters: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return np.concatenate(hashes), np.concatenate(first), np.concatenate(last)
 
 
-def closing(tail: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The hashes of the 3-gram and the 4-gram with LAST of runs that end in these windows; 0 if there is none."""
-    three = (tail << U(BITS) | U(LAST)) & THREE
-    has_three, has_four = three >> U(2 * BITS) > 0, tail >> U(2 * BITS) > 0
-    return mix(three) * has_three, mix(tail * OF_FOUR + U(LAST)) * has_four
-
-
 def number(value: np.ndarray) -> np.ndarray:
     """The hash of a word without letters."""
     return mix(value ^ OF_NUMBER)
@@ -226,11 +208,10 @@ def number(value: np.ndarray) -> np.ndarray:
 
 
 def changes(hashes: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """The columns that n-grams change, and the signs [n, SPREAD]: 15 bits choose a column, and one bit the sign."""
+    """The column that each n-gram changes, and the sign: the first 31 bits choose a column, and the next one the
+    sign."""
     bits = hashes * COLUMNS
-    bits ^= bits >> U(32)
-    parts = np.stack([bits >> U(16 * i) & U(0xFFFF) for i in range(SPREAD)], 1).astype(np.int64)
-    return (parts & 0x7FFF) * dim >> 15, (parts >> 15) * 2 - 1
+    return ((bits >> U(33)) * U(dim) >> U(31)).astype(np.int64), (bits >> U(32) & U(1)).astype(np.int64) * 2 - 1
 
 
 def bucket(hashes: np.ndarray) -> np.ndarray:
@@ -242,45 +223,40 @@ class WordNgrams:
     """What computes the sketch of a text from its tokens."""
 
     spelling: Spelling
-    table: np.ndarray  # int8 [V, D]: a row for each piece
     weights: np.ndarray  # uint8 [BUCKETS]
+    dim: int
     sublinear_tf: bool
 
-    def contributions(self, tokens: np.ndarray) -> np.ndarray:
-        """The sketch of one text as a sum over its tokens, int64 [T, D]. An n-gram belongs to its last token."""
-        out = np.zeros((len(tokens), self.table.shape[1]), np.int64)
-        spelt, kind = self.spelling, self.spelling.kind[tokens]
-        found = words(tokens, np.array([0, len(tokens)]), spelt)
-        counts = self._counts(found)
+    def contributions(self, tokens: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+        """The sketches of texts as sums over their tokens, int64 [T, D]. An n-gram belongs to its last token.
 
-        has_row = np.repeat(counts & (found.kind == LETTERS), found.end - found.first) & (kind != OTHER)
-        out[has_row] = self.table[tokens[has_row]]
-        goes_on = has_row[:-1] & (kind[1:] == kind[:-1]) & ~spelt.begins[tokens[1:]] & spelt.closed[tokens[:-1]]
-        goes_on = np.flatnonzero(goes_on)
-        for hashes in closing(spelt.tail[tokens[goes_on]]):
-            self._add(out, goes_on[hashes > 0], hashes[hashes > 0], -1)
-
-        these = ngrams(tokens, found, spelt)
-        hashed = counts[these.word] & ~these.in_row
-        self._add(out, these.token[hashed], these.hash[hashed], 1)
-
+        offsets: of the texts in `tokens` (default: they are one text)."""
+        offsets = np.array([0, len(tokens)]) if offsets is None else offsets
+        found = words(tokens, offsets, self.spelling)
+        counts = self._counts(found, offsets)
+        out = np.zeros((len(tokens), self.dim), np.int64)
+        these = ngrams(tokens, found, self.spelling)
+        counted = counts[these.word]
+        self._add(out, these.token[counted], these.hash[counted], 1)
         numbers = counts & (found.kind == DIGITS)
         self._add(out, found.end[numbers] - 1, number(found.value[numbers]), 1.5)
         return out
 
-    def _counts(self, found: Words) -> np.ndarray:
-        """Which words count: the k-th occurrence of a word does if k is in KEPT."""
-        times: Counter[int] = Counter()
+    def _counts(self, found: Words, offsets: np.ndarray) -> np.ndarray:
+        """Which words count: the k-th occurrence of a word in a text does if k is in KEPT."""
+        if not self.sublinear_tf:
+            return np.ones(len(found.key), np.bool_)
+        times: Counter[tuple[int, int]] = Counter()
         occurrence = []
-        for key in found.key.tolist():
-            times[key] += 1
-            occurrence.append(times[key])
-        return np.isin(occurrence, KEPT) if self.sublinear_tf else np.ones(len(found.key), np.bool_)
+        for word in zip(np.searchsorted(offsets, found.first, "right").tolist(), found.key.tolist(), strict=True):
+            times[word] += 1
+            occurrence.append(times[word])
+        return np.isin(occurrence, KEPT)
 
     def _add(self, out: np.ndarray, rows: np.ndarray, hashes: np.ndarray, times: float) -> None:
-        columns, signs = changes(hashes, out.shape[1])
+        columns, signs = changes(hashes, self.dim)
         weights = np.floor(self.weights[bucket(hashes)].astype(np.float64) * times).astype(np.int64)
-        np.add.at(out, (rows[:, None], columns), signs * weights[:, None])
+        np.add.at(out, (rows, columns), signs * weights)
 
 
 # --- From a corpus ---------------------------------------------------------------------------------------------------
@@ -303,15 +279,3 @@ def weights_of(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling) -> np.n
     sentences = csr_matrix((np.ones(len(word), np.float32), word, ends), (n, len(chosen)))
     frequency = np.bincount((sentences @ having).indices, minlength=BUCKETS)
     return np.rint(STEPS * (np.log((n + 1) / (frequency + 1)) + 1)).astype(np.uint8)
-
-
-def table_of(spelt: Spelling, weights: np.ndarray, dim: int) -> np.ndarray:
-    """The rows of pieces, int8 [V, dim]. Values beyond ±127 are clipped."""
-    pieces = np.flatnonzero(spelt.kind < OTHER)
-    characters, size = _spell_out(pieces, spelt.begins[pieces], spelt.closed[pieces], spelt)
-    piece = np.repeat(pieces, size)
-    hashes, first, _ = _of(characters, piece)
-    columns, signs = changes(hashes, dim)
-    sums = np.zeros((len(spelt.kind), dim), np.int16)
-    np.add.at(sums, (piece[first][:, None], columns), (signs * weights[bucket(hashes), None]).astype(np.int16))
-    return sums.clip(-127, 127).astype(np.int8)

@@ -37,9 +37,7 @@ def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torc
         model.embedding.copy_(torch.from_numpy(rows))
     if config.lexical_dim and config.lexical_ngrams == "words":
         spelling = word_ngrams.spelling(pieces)
-        weights = word_ngrams.weights_of(*sentences, spelling)
-        model.lexical_idf.copy_(torch.from_numpy(weights))
-        model.lexical.copy_(torch.from_numpy(word_ngrams.table_of(spelling, weights, config.lexical_dim)))
+        model.lexical_idf.copy_(torch.from_numpy(word_ngrams.weights_of(*sentences, spelling)))
     elif config.lexical_dim:  # different random vectors from those of the leaves
         sketches = initial.character_sketches(pieces, *sentences, config.lexical_dim, config.seed + 1)
         model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))

@@ -20,74 +20,40 @@ from banyan.model.word_ngrams import (
     OF_FOUR,
     OF_NUMBER,
     OTHER,
-    SPREAD,
     THREE,
-    Spelling,
     WordNgrams,
-    closing,
 )
 from banyan.support import threads
 
 U = np.uint64
-_BITS, _FULL, _TO_BUCKET, _CHARACTER = U(BITS), U(2 * BITS), U(64 - BUCKETS_LOG2), U((1 << BITS) - 1)
+_BITS, _FULL, _TO_BUCKET = U(BITS), U(2 * BITS), U(64 - BUCKETS_LOG2)
 _FIRST, _LAST = U(FIRST), U(LAST)
-_0, _1, _2, _14, _15, _16, _32, _15_BITS = (U(x) for x in (0, 1, 2, 14, 15, 16, 32, 0x7FFF))
-
-# What the kernels read of a piece. Its flags, from the lowest bit: two bits for the kind, and one each for `begins`,
-# for `closed`, for a row that is not zero, and for more than three characters.
-_KIND, _BEGINS, _CLOSED, _HAS_ROW, _LONG = (np.uint8(x) for x in (3, 4, 8, 16, 32))
-_WHOLE = np.uint8(_BEGINS | _CLOSED)
-# And in words of several pieces, the columns of a table with 64 bytes for each piece.
-_HEAD, _TAIL, _VALUE, _FACTOR, _CLOSING_3, _CLOSING_4 = (U(column) for column in range(6))
-
-
-def packed(spelt: Spelling) -> tuple[np.ndarray, np.ndarray]:
-    """uint8 [V], uint64 [V, 8]"""
-    has_row = (spelt.kind < OTHER) & (spelt.begins | (spelt.size >= 3))
-    bits = spelt.begins, spelt.closed, has_row, spelt.size > 3
-    flags = spelt.kind + sum(4 * (bit.astype(np.uint8) << i) for i, bit in enumerate(bits))
-    rows = np.zeros((len(spelt.kind), 8), U)
-    for place in range(3):
-        longer = spelt.size > place
-        rows[longer, 0] |= spelt.characters[spelt.start[longer] + place] << U(place * BITS)
-    rows[:, 1:4] = np.stack([spelt.tail, spelt.value, spelt.factor], 1)
-    rows[:, 4:6] = np.stack(closing(spelt.tail), 1)
-    return flags.astype(np.uint8), rows
-
-
-@kernel
-def _add_weight(hash, weight, sums):
-    bits = hash * COLUMNS
-    bits ^= bits >> _32
-    for _ in range(SPREAD):
-        column = (bits & _15_BITS) * U(len(sums)) >> _15
-        sums[column] += weight * (np.int32(bits >> _14 & _2) - np.int32(1))
-        bits >>= _16
+_0, _1, _2, _31, _32, _33 = (U(x) for x in (0, 1, 2, 31, 32, 33))
+_KIND, _BEGINS = np.uint8(3), np.uint8(4)  # the flags of a piece: two bits for its kind, one for `begins`
 
 
 @inlined
-def _weight(hash, weights):
-    return np.int32(weights[hash >> _TO_BUCKET])
+def _add_weight(hash, weight, sums):
+    bits = hash * COLUMNS
+    column = (bits >> _33) * U(len(sums)) >> _31
+    sums[column] += weight * (np.int32(bits >> _31 & _2) - np.int32(1))
+
+
+@inlined
+def _add_hash(hash, weights, sums):
+    _add_weight(hash, np.int32(weights[hash >> _TO_BUCKET]), sums)
 
 
 @inlined
 def _add_three(window, weights, sums):
     if window >> _FULL:
-        hash = mix(window)
-        _add_weight(hash, _weight(hash, weights), sums)
+        _add_hash(mix(window), weights, sums)
 
 
 @inlined
 def _add_four(window, character, weights, sums):
     if window >> _FULL:
-        hash = mix(window * OF_FOUR + character)
-        _add_weight(hash, _weight(hash, weights), sums)
-
-
-@inlined
-def _add_row(token, table, sums):
-    for column in range(U(table.shape[1])):
-        sums[column] += table[token, column]
+        _add_hash(mix(window * OF_FOUR + character), weights, sums)
 
 
 @inlined
@@ -117,56 +83,40 @@ def _occurrence(key, sentence, seen, where):
 
 
 @kernel
-def _add_number(tokens, first, end, pieces, weights, sums):
+def _add_number(tokens, first, end, values, factors, weights, sums):
     value = _0
     for at in range(first, end):
-        value = value * pieces[tokens[at], _FACTOR] + pieces[tokens[at], _VALUE]
+        value = value * factors[tokens[at]] + values[tokens[at]]
     hash = mix(value ^ OF_NUMBER)
-    weight = _weight(hash, weights)
+    weight = np.int32(weights[hash >> _TO_BUCKET])
     _add_weight(hash, weight + weight // np.int32(2), sums)
 
 
 @kernel
-def _add_word(tokens, first, end, flags, pieces, table, weights, sums):
-    """Add the rows of a word's pieces, and the n-grams that they lack."""
-    word, run = _FIRST, _FIRST  # the last three characters of each
-    kind, closed, later, size = np.uint8(EMPTY), False, False, 0  # of the run: whether it is not the first; characters
+def _add_word(tokens, first, end, flags, start, characters, weights, sums):
+    word, run = _FIRST, _FIRST  # windows of the last three characters of each
+    kind, later, size = np.uint8(EMPTY), False, 0  # of the run: whether it is not the first; its characters so far
     for at in range(first, end):
         token = tokens[at]
-        piece = flags[token]
-        if (piece & _KIND != kind or kind == OTHER) and kind != EMPTY:  # a new run
-            if not closed and kind != OTHER:
+        of_piece = flags[token] & _KIND
+        if (of_piece != kind or kind == OTHER) and kind != EMPTY:  # a new run
+            if kind != OTHER:
                 _close(run, weights, sums)
             run, later, size = _FIRST, True, 0
-        elif closed:
-            _reopen(pieces, tokens[at - 1], weights, sums)
-        kind, closed = piece & _KIND, bool(piece & _CLOSED)
-        if piece & _HAS_ROW:
-            _add_row(token, table, sums)
-        if piece & _BEGINS:  # always the first piece
-            word = run = pieces[token, _TAIL]
-            continue
-        characters = pieces[token, _HEAD]
-        for place in range(3):
-            character = characters & _CHARACTER
-            if character == 0:
-                break
+        kind = of_piece
+        for place in range(start[token], start[token + 1]):
+            character = U(characters[place])
             size += 1
             if kind != OTHER:
                 _add_four(run, character, weights, sums)
                 run = (run << _BITS | character) & THREE
-                if place < 2:
-                    _add_three(run, weights, sums)
+                _add_three(run, weights, sums)
             if later and size < 4:
                 _add_four(word, character, weights, sums)
             word = (word << _BITS | character) & THREE
             if later and size < 3:
                 _add_three(word, weights, sums)
-            characters >>= _BITS
-        if piece & _LONG:
-            word = run = pieces[token, _TAIL]
-            size = 4
-    if not closed and kind != OTHER:
+    if kind != OTHER:
         _close(run, weights, sums)
     if later and size < 3:
         _add_four(word, _LAST, weights, sums)
@@ -182,20 +132,10 @@ def _close(run, weights, sums):
 
 
 @kernel
-def _reopen(pieces, token, weights, sums):
-    """Subtract the n-grams with the closing mark that the row of a piece has."""
-    for column in (_CLOSING_3, _CLOSING_4):
-        hash = pieces[token, column]
-        if hash:
-            _add_weight(hash, -_weight(hash, weights), sums)
-
-
-@kernel
-def _add(tokens, offsets, flags, pieces, table, weights, kept, weight, first, end, out):
+def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, kept, norm, first, end, out):
     """Write the sketches of sentences first..end to the last columns of their rows, and scale both parts."""
-    size = U(table.shape[1])
-    beside = U(out.shape[1]) - size
-    sums = np.zeros(table.shape[1], np.int32)
+    beside = U(out.shape[1] - dim)
+    sums = np.zeros(dim, np.int32)
     slots = 2
     while slots < 2 * np.diff(offsets[first : end + 1]).max():
         slots *= 2
@@ -215,23 +155,23 @@ def _add(tokens, offsets, flags, pieces, table, weights, kept, weight, first, en
                     if place == len(kept) or kept[place] != times:
                         continue
             if kind == DIGITS:
-                _add_number(tokens, begin, at, pieces, weights, sums)
-            elif at == begin + 1 and flags[tokens[begin]] & _WHOLE == _WHOLE:
-                _add_row(tokens[begin], table, sums)  # as in most words
+                _add_number(tokens, begin, at, values, factors, weights, sums)
             else:
-                _add_word(tokens, begin, at, flags, pieces, table, weights, sums)
-        for column in range(size):
+                _add_word(tokens, begin, at, flags, start, characters, weights, sums)
+        for column in range(U(dim)):
             out[sentence, beside + column] = sums[column]
         scale(out[sentence, :beside], 1.0)
-        scale(out[sentence, beside:], weight)
+        scale(out[sentence, beside:], norm)
 
 
 class WordSums:
     """Adds the lexical dimensions to embeddings whose first columns are roots."""
 
-    def __init__(self, ngrams: WordNgrams, weight: float) -> None:
-        kept = KEPT if ngrams.sublinear_tf else KEPT[:0]
-        self.fixed = *packed(ngrams.spelling), ngrams.table, ngrams.weights, kept, weight
+    def __init__(self, ngrams: WordNgrams, norm: float) -> None:
+        spelt, kept = ngrams.spelling, KEPT if ngrams.sublinear_tf else KEPT[:0]
+        flags = spelt.kind + _BEGINS * spelt.begins.astype(np.uint8)
+        of_pieces = flags, spelt.start, spelt.characters, spelt.value, spelt.factor
+        self.fixed = *of_pieces, ngrams.weights, ngrams.dim, kept, norm
 
     def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         runs = runs_of_sentences(offsets, 8192)
