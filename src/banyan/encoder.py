@@ -51,7 +51,7 @@ class Banyan:
 
     >>> model = Banyan.from_pretrained("model/")
     >>> model.encode(["Homer ate doughnuts.", "Lisa plays the saxophone."]).shape
-    (2, 768)
+    (2, 1024)
     """
 
     def __init__(

@@ -25,7 +25,10 @@ from tests.helpers.training import SMALL, digest, interrupted_at
 
 CPU = torch.device("cpu")
 PIECES = [*BYTES[:3], *"▁cat ▁cats s ▁scatter ▁dog ▁doghouse house ▁banana na ▁नमस्ते मस् ▁東京".split()]
-NEW = {"init_sketch": 1.5, "init_ppmi": 0.5, "lexical_dim": 8, "lexical_weight": 2.0, "init_gate": 0.6}
+NEW = {
+    "init_sketch": 1.5, "init_ppmi": 0.5, "init_gate": 0.6,
+    "lexical_dim": 8, "lexical_weight": 2.0, "lexical_ngrams": "pieces",
+}  # fmt: skip
 
 
 def text(seed: int = 0, sentences: int = 60, vocab: int = len(PIECES), longest: int = 30) -> tuple[np.ndarray, ...]:
@@ -237,7 +240,7 @@ def test_a_finished_model_to_start_from_comes_first(corpus, tmp_path):
     first, finished = (load_file(tmp_path / name / "model.safetensors")["embedding"] for name in ("first", "next"))
     np.testing.assert_array_equal(weights["embedding"], first)
     np.testing.assert_array_equal(finished, first)
-    lexical = [load_file(tmp_path / name / "model.safetensors")["lexical"] for name in ("first", "next")]
+    lexical = [load_file(tmp_path / name / "model.safetensors")["lexical_idf"] for name in ("first", "next")]
     np.testing.assert_array_equal(*lexical)
 
 

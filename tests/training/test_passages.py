@@ -129,7 +129,7 @@ def test_whole_paragraphs_are_held_out():
 
 
 def test_given_text_is_held_out_in_paragraphs(monkeypatch):
-    monkeypatch.setattr("banyan.training.passages.DEV_MOST", 7)
+    monkeypatch.setitem(parts.__globals__, "DEV_MOST", 7)
     store, dev = store_of([[5] * 9]), store_of([[5] * 3] * 4)
     text, held_out = parts(store, dev, Config(passage_sentences=2), hold_out=True)
     assert text.counts.tolist() == [9]

@@ -48,7 +48,8 @@ def run_in(out: str | Path, settings: dict[str, Any]) -> Iterator[Path]:
 def _refuse_to_lose(out: Path) -> None:
     """Raise an error unless `out` is new, or holds an unfinished run."""
     work = out / _TRAINING
-    if (work / _SETTINGS).exists() and not (out / MANIFEST).exists():
+    begun = (work / _SETTINGS).exists() or (work / RECORD).exists()
+    if begun and not (out / MANIFEST).exists():
         return
     check_new(out, besides=_TRAINING)
     if work.is_dir():
