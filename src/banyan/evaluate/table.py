@@ -97,21 +97,30 @@ def _first_of_each_task(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def to_text(table: ResultTable, width: int = 120) -> str:
+    header, *cells = _cells(table)
+    sections = [list(rows) for _, rows in itertools.groupby(cells, key=lambda row: row[0])]
+    return drawn(header, sections, _RIGHT, width, table.notes)
+
+
+def drawn(
+    header: Sequence[str], sections: Sequence[Sequence[Sequence[str]]], right: Sequence[bool], width: int,
+    notes: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Draw sections of rows for a terminal. right: the columns that are right-aligned. notes: lines below."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     grid = Table(box=box.SIMPLE_HEAD)
-    header, *cells = _cells(table)
-    for name, right in zip(header, _RIGHT, strict=False):
-        grid.add_column(name, justify="right" if right else "left", overflow="fold")
-    for _, rows in itertools.groupby(cells, key=lambda row: row[0]):
+    for name, at_right in zip(header, right, strict=False):
+        grid.add_column(name, justify="right" if at_right else "left", overflow="fold")
+    for rows in sections:
         for row in rows:
             grid.add_row(*row)
         grid.add_section()
     console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, highlight=False, emoji=False)
     console.print(grid)
-    for note in table.notes:
+    for note in notes:
         console.print(note, soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -119,12 +128,16 @@ def to_text(table: ResultTable, width: int = 120) -> str:
 
 def to_markdown(table: ResultTable) -> str:
     header, *cells = _cells(table)
-    rule = [" ---: " if right else " --- " for right in _RIGHT[: len(header)]]
-    rows = [f"| {' | '.join(map(_escaped, row))} |" for row in [header, *cells]]
-    rows.insert(1, f"|{'|'.join(rule)}|")
     notes = [f"- {_escaped(note)}" for note in table.notes]
     footer = f"95% intervals by bootstrap over the items of each set; measured by banyan {__version__}."
-    return "\n".join([*rows, "", *notes, *([""] if notes else []), footer, ""])
+    return "\n".join([*in_markdown(header, cells, _RIGHT), "", *notes, *([""] if notes else []), footer, ""])
+
+
+def in_markdown(header: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    rule = [" ---: " if at_right else " --- " for at_right in right[: len(header)]]
+    rows = [f"| {' | '.join(map(_escaped, row))} |" for row in [header, *cells]]
+    return [rows[0], f"|{'|'.join(rule)}|", *rows[1:]]
 
 
 def to_json(table: ResultTable) -> str:

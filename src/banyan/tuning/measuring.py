@@ -1,0 +1,229 @@
+"""Does tuning pay? Held-out examples before and after, beside words alone, and vectors and words together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from banyan.baselines.bm25 import Bm25, Collection
+from banyan.baselines.text import words
+from banyan.baselines.tfidf import TfIdf
+from banyan.errors import BanyanError
+from banyan.evaluate.outcome import Outcome
+from banyan.evaluate.retrieval import Beir, retrieval, unit_vectors
+from banyan.evaluate.similarity import Encode, Pairs, similarity
+from banyan.evaluate.suites import Result
+from banyan.evaluate.table import ResultTable, drawn, in_markdown, tabulate
+from banyan.search.searching import DEPTH, fused
+from banyan.tuning.examples import Examples
+
+if TYPE_CHECKING:
+    from banyan.encoder import Banyan
+
+BEFORE, TUNED = "vectors before", "vectors tuned"
+BM25, CHARACTERS = "BM25", "character TF-IDF"
+BOTH_BEFORE, BOTH_TUNED = "before + BM25", "tuned + BM25"
+TASK = "held out"
+SHOWN = ("R@1", "R@10", "nDCG@10")
+SHOWN_BY_LABEL = ("nDCG@1", "nDCG@10")  # recall of the many texts of a label says little
+
+Outcomes = dict[str, Outcome]  # of one system, by metric
+
+
+class Measured(NamedTuple):
+    table: ResultTable  # every system against the vectors before tuning
+    verdict: str  # a sentence: what won
+    systems: dict[str, Outcomes]  # those that could be measured
+
+    def to_text(self, width: int = 120) -> str:
+        """Return a row for each system: its figures, and how far they are from the vectors before tuning."""
+        header, *rows = self._cells()
+        right = [False] + [True] * (len(header) - 1)
+        return drawn(header, [rows], right, width, [*self._notes, self.verdict])
+
+    def to_markdown(self) -> str:
+        header, *rows = self._cells()
+        lines = in_markdown(header, rows, [False] + [True] * (len(header) - 1))
+        return "\n".join([*lines, "", *(f"- {note}" for note in self._notes), self.verdict, ""])
+
+    @property
+    def _notes(self) -> list[str]:
+        return [f"{line.group}: {line.note}" for line in self.table.lines if line.note]
+
+    def _cells(self) -> list[list[str]]:
+        metrics = list(self.systems[BEFORE])
+        rows = {BEFORE: [cell for metric in metrics for cell in (f"{self.systems[BEFORE][metric].value:.1f}", "")]}
+        for line in self.table.lines:
+            cells = rows.setdefault(line.group, [])
+            if line.figure and line.difference:
+                value, low, high = line.difference
+                cells += [f"{line.figure.value:.1f}", f"{value:+.1f} ({low:.1f} to {high:.1f})"]
+            else:
+                cells += ["not measured", ""] + ["", ""] * (len(metrics) - 1)
+        header = [f"{self.systems[BEFORE][metrics[0]].n:,} {TASK}"]
+        header += [cell for metric in metrics for cell in (metric, "difference")]
+        return [header, *([name, *cells] for name, cells in rows.items())]
+
+
+def measure(before: Banyan, after: Banyan, held_out: Examples) -> Measured:
+    """Compare two models and words alone on held-out examples.
+
+    Each first text is searched among all different second texts; those that belong to it by any example are relevant,
+    or those with its label. The figures are R@1, R@10 and nDCG@10, × 100. Examples with scores are not searched: the
+    figure is Spearman's correlation of the cosines with the scores, × 100. Intervals are from the paired bootstrap."""
+    if len(held_out) < 2:
+        raise BanyanError(f"tuning cannot be measured on {len(held_out)} held-out examples: at least two are needed")
+    found = _correlations(before, after, held_out) if held_out.score is not None else _searches(before, after, held_out)
+    systems = {name: outcomes for name, outcomes in found.items() if not isinstance(outcomes, BanyanError)}
+    rows, others = [], []
+    for name, outcomes in list(found.items())[1:]:
+        if isinstance(outcomes, BanyanError):
+            rows.append(Result(name, TASK, None, str(outcomes)))
+            others.append(rows[-1])
+        else:
+            rows += [Result(name, TASK, outcome, "") for outcome in outcomes.values()]
+            others += [Result(name, TASK, systems[BEFORE][metric], "") for metric in outcomes]
+    return Measured(tabulate("measured", rows, BEFORE, others), _verdict(systems), systems)
+
+
+def _searches(before: Banyan, after: Banyan, held_out: Examples) -> dict[str, Outcomes | BanyanError]:
+    data = as_retrieval(held_out)
+    shown = SHOWN if held_out.label is None else SHOWN_BY_LABEL
+
+    def search(system: Any) -> Outcomes:
+        outcomes = {outcome.metric: outcome for outcome in retrieval(system, data, TASK)}
+        return {metric: outcomes[metric] for metric in shown}
+
+    return {
+        BEFORE: search(before.encode),
+        TUNED: search(after.encode),
+        BM25: _unless_impossible(lambda: search(_bm25(data.documents))),
+        CHARACTERS: _unless_impossible(lambda: search(TfIdf(data.documents))),
+        BOTH_BEFORE: _unless_impossible(lambda: search(VectorsAndWords(before.encode, _bm25(data.documents)))),
+        BOTH_TUNED: _unless_impossible(lambda: search(VectorsAndWords(after.encode, _bm25(data.documents)))),
+    }
+
+
+def _correlations(before: Banyan, after: Banyan, held_out: Examples) -> dict[str, Outcomes | BanyanError]:
+    assert held_out.score is not None
+    pairs = Pairs(held_out.first, held_out.second, held_out.score.astype(np.float64))
+    texts = sorted({*held_out.first, *held_out.second})
+
+    def correlate(system: Any) -> Outcomes:
+        outcome = similarity(system, pairs, TASK)
+        return {outcome.metric: outcome}
+
+    return {
+        BEFORE: correlate(before.encode),
+        TUNED: correlate(after.encode),
+        BM25: _unless_impossible(lambda: correlate(_bm25(texts))),
+        CHARACTERS: _unless_impossible(lambda: correlate(TfIdf(texts))),
+    }
+
+
+def _bm25(texts: Sequence[str]) -> Bm25:
+    return Bm25(Collection.of(words(text) for text in texts))
+
+
+def _unless_impossible(measured: Callable[[], Outcomes]) -> Outcomes | BanyanError:
+    """Return the reason instead if texts have no words or a package is missing."""
+    try:
+        return measured()
+    except BanyanError as error:
+        return error
+
+
+# --- Search ----------------------------------------------------------------------------------------------------------
+
+
+def as_retrieval(examples: Examples) -> Beir:
+    """Return each first text as a query and the different second texts as documents."""
+    numbers: dict[str, int] = {}
+    places = [numbers.setdefault(text, len(numbers)) for text in examples.second]
+    documents = list(numbers)
+    ids = [f"d{number}" for number in range(len(documents))]
+    relevant: dict[Any, set[int]] = {}  # documents by the query's text or label
+    keys = examples.first if examples.label is None else examples.label.tolist()
+    for key, place in zip(keys, places, strict=True):
+        relevant.setdefault(key, set()).add(place)
+    queries = [f"q{number}" for number in range(len(examples))]
+    judgements = {
+        query: {ids[place]: 1 for place in relevant[key] if documents[place] != text}
+        for query, key, text in zip(queries, keys, examples.first, strict=True)
+    }
+    return Beir(ids, documents, documents, queries, examples.first, judgements, 0)
+
+
+class VectorsAndWords:
+    """Ranks by vectors and BM25 together as Searcher does: it fuses the best documents of each."""
+
+    def __init__(self, encode: Encode, bm25: Bm25) -> None:
+        self._encode, self._bm25 = encode, bm25
+
+    def index(self, documents: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
+        """Return a function from queries to scores [queries, documents], -inf for documents that are not found."""
+        vectors, by_words = unit_vectors(self._encode, list(documents)), self._bm25.index(documents)
+
+        def scores_of(queries: Sequence[str]) -> np.ndarray:
+            cosines = unit_vectors(self._encode, list(queries)) @ vectors.T
+            bm25 = by_words(queries)
+            scores = np.full(cosines.shape, -np.inf, np.float32)
+            for row, cosine, score in zip(scores, cosines, bm25, strict=True):
+                matching = [place for place in _best(score) if score[place] > 0]
+                found = {*_best(cosine), *matching}
+                both = fused({place: cosine[place] for place in found}, {place: score[place] for place in matching})
+                row[list(both)] = list(both.values())
+            return scores
+
+        return scores_of
+
+
+def _best(scores: np.ndarray) -> list[int]:
+    depth = min(DEPTH, len(scores))
+    return np.argpartition(scores, -depth)[-depth:].tolist()
+
+
+# --- Verdict ---------------------------------------------------------------------------------------------------------
+
+
+def _verdict(systems: dict[str, Outcomes]) -> str:
+    """Return a sentence: whether tuning paid, and whether words, or both together, are better than tuned vectors."""
+    last = {name: list(outcomes.values())[-1] for name, outcomes in systems.items()}
+    tuned, before = last[TUNED], last[BEFORE]
+    change = _compared(tuned, before)
+    if change.sign:
+        moved = f"{'raised' if change.sign > 0 else 'lowered'} {tuned.metric} of the vectors"
+    else:
+        moved = f"did not clearly change {tuned.metric} of the vectors:"
+    said = [f"Tuning {moved} from {before.value:.1f} to {tuned.value:.1f} ({change.shown})"]
+    of_words = [name for name in (BM25, CHARACTERS) if name in last]
+    if of_words:
+        best = max(of_words, key=lambda name: last[name].value)
+        against = _compared(last[best], tuned)
+        said.append(
+            f"words alone are {against.than} the tuned vectors: {best} {last[best].value:.1f} ({against.shown})"
+        )
+    if BOTH_TUNED in last:
+        single = max([TUNED, *of_words], key=lambda name: last[name].value)
+        gain = _compared(last[BOTH_TUNED], last[single])
+        alone = "the tuned vectors" if single == TUNED else single
+        together = f"{last[BOTH_TUNED].value:.1f} ({gain.shown})"
+        said.append(f"vectors and words together are {gain.than} {alone} alone: {together}")
+    return "; ".join(said) + "."
+
+
+class _Compared(NamedTuple):
+    sign: int  # -1 or 1 if the interval excludes 0, else 0
+    shown: str
+
+    @property
+    def than(self) -> str:
+        return ("worse than", "about as good as", "better than")[self.sign + 1]
+
+
+def _compared(one: Outcome, other: Outcome) -> _Compared:
+    value, interval = one.difference(other)
+    sign = int(interval.low > 0) - int(interval.high < 0)
+    return _Compared(sign, f"{value:+.1f}, 95% interval {interval.low:.1f} to {interval.high:.1f}")
