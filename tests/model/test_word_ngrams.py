@@ -66,7 +66,7 @@ def plain(word: str, weights: np.ndarray) -> np.ndarray:
     for ngram in found:
         columns, signs = of_words.changes(hash_of(ngram), DIM)
         out[columns[0]] += signs[0] * int(weights[of_words.bucket(hash_of(ngram))[0]])
-    return out
+    return of_words.rotated(out[None])[0]
 
 
 # --- What they are ---------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_punctuation_by_itself_is_no_word(model, pieces):
 
 def test_a_word_without_letters_is_one_ngram(model):
     for pieces in ("▁20 17", "▁2017", "▁ 20 1 7", "▁( 20 )", "▁20 : 17"):
-        assert np.count_nonzero(sketch(model, pieces)) == 1
+        assert np.count_nonzero(sketch(model, pieces)) == of_words.block_of(DIM)
     np.testing.assert_array_equal(sketch(model, "▁2017"), sketch(model, "▁20 17"))
     assert sketch(model, "▁2017") @ sketch(model, "▁20") == 0
 
@@ -196,3 +196,13 @@ def test_columns_are_within_the_vector(dim):
     assert abs(signs.mean()) < 0.05
     if dim <= 7:
         np.testing.assert_allclose(np.bincount(columns) / columns.size, 1 / dim, rtol=0.1)
+
+
+@pytest.mark.parametrize("dim", [1, 6, 96, 768])
+def test_the_rotation_keeps_cosines_and_leaves_no_zeros(dim):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-40, 40, (50, dim)) * (rng.random((50, dim)) < 0.1)
+    found, block = of_words.rotated(rows), of_words.block_of(dim)
+    np.testing.assert_array_equal(found @ found.T, block * (rows @ rows.T))
+    if block >= 32:
+        assert (found == 0).mean() < (rows == 0).mean() / 4

@@ -6,12 +6,14 @@
            reach from one run to the next. A word without letters, such as 7:30 or (1984), is a single n-gram
   weight   log((n + 1) / (df + 1)) + 1, if df of n sentences of the corpus have the n-gram, in steps of 1 / STEPS; half
            as much again for a word without letters
-  sketch   an n-gram adds its weight to a column, or subtracts it. Its hash chooses the column and the sign
+  sketch   an n-gram adds its weight to a column, or subtracts it. Its hash chooses the column and the sign. The sum over
+           the n-grams of a text is mostly zeros; a rotation (a Walsh-Hadamard transform of each block of columns) makes
+           it dense, so that the signs alone, which binary vectors keep, say as much as they can
   repeats  with sublinear_tf, 1 + ln n of the n occurrences of a word in a text count
 
-A text's sketch is the sum over its n-grams. It has only integers, so the sum is exact in any order. N-grams are hashed
-when a text is encoded: a model stores their weights and nothing else. `WordNgrams.contributions` defines the result;
-the kernels are tested against it.
+Cosines do not depend on the rotation. All sums are of integers, so they are exact in any order. N-grams are hashed when
+a text is encoded: a model stores their weights and nothing else. `WordNgrams.contributions` defines the result; the
+kernels are tested against it.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ STEPS = 4
 BUCKETS_LOG2 = 18
 BUCKETS = 1 << BUCKETS_LOG2  # weights; the first bits of an n-gram's hash find its own
 SAMPLE = 30_000  # sentences in which document frequencies are counted
+LARGEST_BLOCK = 64  # columns that are rotated together
 
 LETTERS, DIGITS, OTHER, EMPTY = range(4)  # kinds of pieces and words; EMPTY is a lone ▁, part of what follows it
 FIRST, LAST = 0x110200, 0x110201  # the marks
@@ -218,6 +221,22 @@ def bucket(hashes: np.ndarray) -> np.ndarray:
     return (hashes >> U(64 - BUCKETS_LOG2)).astype(np.int64)
 
 
+def block_of(dim: int) -> int:
+    """The number of columns that are rotated together: the largest power of two that divides `dim`, within limits."""
+    return min(dim & -dim, LARGEST_BLOCK)
+
+
+def rotated(rows: np.ndarray) -> np.ndarray:
+    """The Walsh-Hadamard transform of each block of columns [n, D]. A block has every (D / block)-th column."""
+    n, dim = rows.shape
+    size = dim // block_of(dim)
+    while size < dim:
+        pairs = rows.reshape(n, dim // (2 * size), 2, size)
+        rows = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], 2).reshape(n, dim)
+        size *= 2
+    return rows
+
+
 @dataclass(frozen=True)
 class WordNgrams:
     """What computes the sketch of a text from its tokens."""
@@ -228,7 +247,8 @@ class WordNgrams:
     sublinear_tf: bool
 
     def contributions(self, tokens: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
-        """The sketches of texts as sums over their tokens, int64 [T, D]. An n-gram belongs to its last token.
+        """The sketches of texts as sums over their tokens, int64 [T, D]. An n-gram belongs to its last token. The norms
+        are those before the rotation, times the square root of the size of a block.
 
         offsets: of the texts in `tokens` (default: they are one text)."""
         offsets = np.array([0, len(tokens)]) if offsets is None else offsets
@@ -240,7 +260,7 @@ class WordNgrams:
         self._add(out, these.token[counted], these.hash[counted], 1)
         numbers = counts & (found.kind == DIGITS)
         self._add(out, found.end[numbers] - 1, number(found.value[numbers]), 1.5)
-        return out
+        return rotated(out)
 
     def _counts(self, found: Words, offsets: np.ndarray) -> np.ndarray:
         """Which words count: the k-th occurrence of a word in a text does if k is in KEPT."""

@@ -22,6 +22,7 @@ from banyan.model.word_ngrams import (
     OTHER,
     THREE,
     WordNgrams,
+    block_of,
 )
 from banyan.support import threads
 
@@ -132,7 +133,23 @@ def _close(run, weights, sums):
 
 
 @kernel
-def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, kept, norm, first, end, out):
+def _rotate(row, block):
+    """The Walsh-Hadamard transform of each block, in place. With unsigned indices, the inner loop is vectorised."""
+    columns = U(len(row))
+    size = columns // U(block)
+    while size < columns:
+        start = _0
+        while start < columns:
+            for i in range(start, start + size):
+                a, b = row[i], row[i + size]
+                row[i] = a + b
+                row[i + size] = a - b
+            start += _2 * size
+        size *= _2
+
+
+@kernel
+def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, block, kept, norm, first, end, out):
     """Write the sketches of sentences first..end to the last columns of their rows, and scale both parts."""
     beside = U(out.shape[1] - dim)
     sums = np.zeros(dim, np.int32)
@@ -160,6 +177,7 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
                 _add_word(tokens, begin, at, flags, start, characters, weights, sums)
         for column in range(U(dim)):
             out[sentence, beside + column] = sums[column]
+        _rotate(out[sentence, beside:], block)
         scale(out[sentence, :beside], 1.0)
         scale(out[sentence, beside:], norm)
 
@@ -171,7 +189,7 @@ class WordSums:
         spelt, kept = ngrams.spelling, KEPT if ngrams.sublinear_tf else KEPT[:0]
         flags = spelt.kind + _BEGINS * spelt.begins.astype(np.uint8)
         of_pieces = flags, spelt.start, spelt.characters, spelt.value, spelt.factor
-        self.fixed = *of_pieces, ngrams.weights, ngrams.dim, kept, norm
+        self.fixed = *of_pieces, ngrams.weights, ngrams.dim, block_of(ngrams.dim), kept, norm
 
     def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         runs = runs_of_sentences(offsets, 8192)
