@@ -6,8 +6,8 @@
            reach from one run to the next. A word without letters, such as 7:30 or (1984), is a single n-gram
   weight   log((n + 1) / (df + 1)) + 1, if df of n sentences of the corpus have the n-gram, in steps of 1 / STEPS; half
            as much again for a word without letters
-  sketch   an n-gram adds its weight to a column, or subtracts it. Its hash chooses the column and the sign. The sum over
-           the n-grams of a text is mostly zeros; a rotation (a Walsh-Hadamard transform of each block of columns) makes
+  sketch   an n-gram adds its weight to a column, or subtracts it; its hash chooses column and sign. The sum over the
+           n-grams of a text is mostly zeros; a rotation (a Walsh-Hadamard transform of each block of columns) makes
            it dense, so that the signs alone, which binary vectors keep, say as much as they can
   repeats  with sublinear_tf, 1 + ln n of the n occurrences of a word in a text count
 
