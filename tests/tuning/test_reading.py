@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_columns_are_known_by_name_or_by_what_they_hold(tmp_path, header, column
 
 def test_every_source_gives_the_same_examples(tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    datasets = pytest.importorskip("datasets")
+    datasets, pyarrow = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
     columns = {"id": [1, 2], "answer": SECOND, "question": FIRST, "score": SCORE, "topic": ["x", "y"]}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     frame = pandas.DataFrame(columns)
@@ -86,6 +87,7 @@ def test_every_source_gives_the_same_examples(tmp_path):
         polars.LazyFrame(columns | {"score": [0.25, 4.0]}),
         datasets.Dataset.from_list([row | {"score": float(row["score"])} for row in rows]),
         columns,
+        pyarrow.table(columns),
         (FIRST, SECOND, SCORE),
     ]
     for source in sources:
@@ -95,6 +97,12 @@ def test_every_source_gives_the_same_examples(tmp_path):
         if source is not sources[-1]:
             assert read.note.endswith("ignored: id, topic.")
     assert read_examples([FIRST, SECOND, OTHER]).examples.negative == OTHER
+
+
+def test_a_negative_may_be_missing_in_the_first_rows(tmp_path):
+    rows = [{"anchor": "a b", "positive": "b c"}, {"anchor": "c d", "positive": "d e", "negative": "e f"}]
+    read = read_examples(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
+    assert read.examples.negative == ["", "e f"]
 
 
 @pytest.mark.parametrize("labels", [["x", "y", "x", "y", "x", "z"], [0, 1, 0, 1, 0, 2]])
@@ -159,5 +167,6 @@ def test_sources_in_memory_are_checked():
     assert refusal((FIRST, SECOND[:1])) == "the lists must be equally long: first (2), second (1)"
     assert "zip(*pairs)" in refusal(list(zip("abcd", "efgh", strict=True)))
     assert "zip(*pairs)" in refusal(42)
+    assert "zip(*pairs)" in refusal(SimpleNamespace(column_names=["a", "b"]))  # a stream has no columns to take
     assert "there is no column 'c'" in refusal({"a": FIRST, "b": SECOND}, ("a", "c"))
     assert refusal((FIRST, SECOND, [1, "x"])).startswith("the lists, row 2: expected a number as the score")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from banyan.corpus.report import Report
@@ -11,6 +12,8 @@ from banyan.corpus.tables import csv_rows, json_kinds, json_rows, parquet_kinds,
 from banyan.corpus.tables import without_surrogates as repaired
 from banyan.corpus.textfile import file_kind
 from banyan.errors import BanyanError
+
+_SAMPLE = 50  # JSON objects that show which columns there are
 
 
 class TableFile:
@@ -46,6 +49,9 @@ class TableFile:
         else:
             self.kinds = json_kinds(self.path) if kind == "json" else parquet_kinds(self.path)
             self.names = list(self.kinds)
+        if kind == "json":  # the first object may lack a column
+            rows = islice(filter(None, json_rows(self.path, Report(), self._moved)), _SAMPLE)
+            self.names = list(dict.fromkeys(name for row in rows for name in row))
 
     @property
     def by_position(self) -> bool:

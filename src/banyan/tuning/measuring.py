@@ -157,7 +157,10 @@ def as_retrieval(examples: Examples) -> Beir:
 
 
 class VectorsAndWords:
-    """Ranks by vectors and BM25 together as Searcher does: it fuses the best documents of each."""
+    """Ranks by vectors and BM25 together as Searcher does: it fuses the best documents of each.
+
+    BM25 divides words at punctuation. The full-text index of a Searcher keeps names such as a_b and a.b whole, so its
+    figures on code differ a little."""
 
     def __init__(self, encode: Encode, bm25: Bm25) -> None:
         self._encode, self._bm25 = encode, bm25

@@ -148,7 +148,7 @@ def _opened(source: Any) -> Table:
             raise BanyanError(f"the data set has several splits: choose one of {', '.join(map(repr, source))}")
         return _Columns("the columns", source)
     for names, what in ("column_names", "the data set"), ("columns", "the data frame"):
-        if hasattr(source, names):
+        if hasattr(source, names) and hasattr(source, "__getitem__"):
             return _Columns(what, {name: source[name] for name in getattr(source, names)})
     return _from_lists(source)
 
@@ -175,7 +175,7 @@ class _Columns:
 
     def __init__(self, name: str, columns: Mapping[Any, Any]) -> None:
         self.name = name
-        self._columns = {str(key): list(values) for key, values in columns.items()}
+        self._columns = {str(key): _listed(values) for key, values in columns.items()}
         self.names = list(self._columns)
         lengths = {key: len(values) for key, values in self._columns.items()}
         if len(set(lengths.values())) > 1:
@@ -192,3 +192,7 @@ class _Columns:
 
     def where(self, number: int) -> str:
         return f"{self.name}, row {number}"
+
+
+def _listed(values: Any) -> list[Any]:
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)  # pyarrow's values are not Python's
