@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -63,12 +64,17 @@ def _by_text(examples: Examples, target: int, seed: int) -> tuple[Examples, Exam
     rng = np.random.default_rng(seed)
     order = np.argsort(examples.label, kind="stable")
     of_labels = np.split(order, np.flatnonzero(np.diff(examples.label[order])) + 1)
+    rows_of = Counter(examples.first)  # a text with several labels has as many rows
     held: set[str] = set()
+    left = max(target, 2)
     for place in rng.permutation(len(of_labels)):
-        texts = of_labels[place]
-        take = max(2, round(target * len(texts) / len(examples))) if len(texts) >= 4 else len(texts)
-        if len(held) + take <= max(target, 2) and take < len(examples):
-            held.update(examples.first[i] for i in rng.permutation(texts)[:take])
+        rows = of_labels[place]
+        take = max(2, round(target * len(rows) / len(examples))) if len(rows) >= 4 else len(rows)
+        texts = {examples.first[row] for row in rng.permutation(rows)[:take]} - held
+        size = sum(rows_of[text] for text in texts)
+        if size <= left and take < len(examples):
+            held |= texts
+            left -= size
     inside = np.array([text in held for text in examples.first], bool)
     train, held_out = (_again(examples, side, seed) for side in (~inside, inside))
     return train, held_out
