@@ -152,7 +152,7 @@ def _rotate(row, block):
 def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, block, kept, norm, first, end, out):
     """Write the sketches of sentences first..end to the last columns of their rows, and scale both parts."""
     beside = U(out.shape[1] - dim)
-    sums = np.zeros(dim, np.int32)
+    sums, row = np.zeros(dim, np.int32), np.zeros(dim, np.float32)
     slots = 2
     while slots < 2 * np.diff(offsets[first : end + 1]).max():
         slots *= 2
@@ -176,10 +176,12 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
             else:
                 _add_word(tokens, begin, at, flags, start, characters, weights, sums)
         for column in range(U(dim)):
-            out[sentence, beside + column] = sums[column]
-        _rotate(out[sentence, beside:], block)
+            row[column] = sums[column]
+        _rotate(row, block)
+        scale(row, norm)
+        for column in range(U(dim)):
+            out[sentence, beside + column] = row[column]
         scale(out[sentence, :beside], 1.0)
-        scale(out[sentence, beside:], norm)
 
 
 class WordSums:
