@@ -38,14 +38,16 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
     from banyan.errors import BanyanError
     from banyan.training import train
+    from banyan.tuning import tune
 
-__all__ = ["Banyan", "BanyanError", "Config", "__version__", "train"]
+__all__ = ["Banyan", "BanyanError", "Config", "__version__", "train", "tune"]
 
 _HOMES = {
     "Banyan": "banyan.encoder",
     "BanyanError": "banyan.errors",
     "Config": "banyan.config",
     "train": "banyan.training",
+    "tune": "banyan.tuning",
 }
 
 

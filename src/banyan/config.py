@@ -63,7 +63,7 @@ def setting(
     return dataclasses.field(default=default, metadata={"setting": declared})
 
 
-MODEL, TEXT, TRAINING = "model", "text", "training"
+MODEL, TEXT, TRAINING, TUNING = "model", "text", "training", "tuning"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +200,13 @@ class Config:
         0.3, "smaller part of a split sentence, as a fraction of its length", TRAINING,
         Range(lambda x: 0 < x <= 0.5, "in (0, 0.5]"),
     )  # fmt: skip
+    pairs_weight: float = setting(
+        0.0, "weight of the loss on texts that belong together, in tuning (0: no tuning)", TUNING, NOT_NEGATIVE
+    )
+    pairs_temperature: float = setting(0.05, "temperature of the loss on pairs", TUNING, POSITIVE)
+    stay_weight: float = setting(
+        0.0, "weight of the mean squared distance between token vectors and those before tuning", TUNING, NOT_NEGATIVE
+    )
     candidates: str = setting(
         "all",
         "softmax over the whole vocabulary, or over the tokens of the batch (sampled candidates, cheaper)",
@@ -270,7 +277,7 @@ class Config:
             raise BanyanError("init_gate is for diagonal functions; linear functions have no gates: leave it out")
         if self.vocab_size is not None and self.vocab_factor != 1:
             raise BanyanError("vocab_factor scales the automatic vocabulary size: leave out vocab_factor or vocab_size")
-        if self.objective == "none" and not (self.has_teacher or self.infonce_weight):
+        if self.objective == "none" and not (self.has_teacher or self.infonce_weight or self.pairs_weight):
             raise BanyanError("objective none leaves nothing to learn: add teacher_weight or infonce_weight")
         if self.taught_dim >= self.dim:
             raise BanyanError(f"taught_dim ({self.taught_dim}) must be smaller than dim ({self.dim})")
@@ -350,6 +357,7 @@ def _check_name(name: str) -> None:
 
 
 DEFAULT_PRESET = "default"
+TUNED = "tuned"  # the preset of banyan tune
 _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "subword_model": "unigram",
     "vocab_factor": 2.0,
@@ -393,6 +401,21 @@ PRESETS: dict[str, dict[str, Any]] = {
         "lexical_ngrams": "words",
         "dropout": 0.1,
         "batch_size": 256,
+    },
+    TUNED: {
+        **_DEFAULT,
+        "init_sketch": 0.0,
+        "init_ppmi": 0.0,
+        "init_gate": None,
+        "passage_sentences": 1,
+        "max_pieces": 512,
+        "objective": "none",
+        "infonce_weight": 0.0,
+        "pairs_weight": 1.0,
+        "dropout": 0.0,
+        "lr": 3e-3,
+        "final_lr_frac": 0.0,
+        "epochs": 5,
     },
     "paper": {},
     "self-strae": {

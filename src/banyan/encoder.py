@@ -116,6 +116,16 @@ class Banyan:
         write_teacher(folder, self.taught_by)
         files.write_text(folder / SETTINGS, self.config.to_json())
 
+    def tune(self, examples: Any, out: str | Path, **how: Any) -> Banyan:
+        """Tune the model on texts that belong together, write the tuned model to the folder `out`, and return it.
+
+        examples, how: as in banyan.tune. The model must have been loaded from a folder or from the Hub."""
+        from banyan.support.needs import needs
+
+        with needs("Tuning", "train"):
+            from banyan.tuning import tune
+        return tune(self, examples, out, **how)
+
     def push_to_hub(self, name: str, **how: Any) -> str:
         """Upload the model to the Hugging Face Hub as "owner/model", with a model card. Return the URL of the commit.
 
@@ -229,6 +239,15 @@ class Banyan:
             self._lexical.put(*(text if self._words else (tokens, offsets)), out, n_threads)
         if self.config.taught_dim:
             self._scale_parts(out)
+
+    def lexical_parts(self, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Return the lexical parts of tokenised texts, float32 [n, D], of norm 1; D is 0 for a model without them."""
+        out = np.zeros((len(offsets) - 1, self.config.lexical_dim), np.float32)
+        if self.config.sublinear_tf and not self._words:
+            tokens, offsets = with_sublinear_tf(tokens, offsets)
+        if self._lexical:
+            self._lexical.put(tokens, offsets, out)
+        return normalize_rows(out)
 
     def _scale_parts(self, rows: np.ndarray) -> None:
         """Scale each part of the rows to its norm, in place."""

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from banyan import __version__, encoding
-from banyan.commands import _parser, info, train
+from banyan.commands import _parser, _shared, info
 from banyan.config import PRESETS, SETTINGS, Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from tests.helpers.commands import unhurried
 
-COMMANDS = ["train", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
+COMMANDS = ["train", "tune", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
 COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline"]
 
 
@@ -109,8 +109,8 @@ def test_help_all_shows_every_setting_with_its_value_in_the_preset(banyan, monke
     _, out, _ = banyan("train", "--help-all", "--preset", preset)
     assert f"The defaults below are those of preset {preset}." in out
     config = Config.from_preset(preset)
-    for setting in SETTINGS.values():
-        flag = train._flag(setting.name)
+    for setting in (setting for setting in SETTINGS.values() if setting.group != "tuning"):
+        flag = _shared.flag(setting.name)
         (line,) = [line for line in out.splitlines() if line.strip().split(" ")[0].strip(",") == flag]
         rest = out[out.index(line) :].split(")")[0:4]
         value = getattr(config, setting.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
@@ -13,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from banyan.errors import BanyanError
 
 if TYPE_CHECKING:
-    import argparse
-
+    from banyan.config import Config, Setting
     from banyan.encoder import Banyan
 
 SOURCES = (
@@ -36,6 +36,31 @@ def model_argument(parser: Any) -> None:
 def column_argument(parser: Any) -> None:
     column = "name of the text column in JSON lines, Parquet, CSV or TSV input"
     parser.add_argument("--column", metavar="NAME", help=column)
+
+
+def flag(name: str) -> str:
+    """The option for a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def setting_argument(parser: Any, setting: Setting, help: str | None = None) -> None:
+    """Add an option for a setting of Config. Only if it is on the command line, it is among the parsed options."""
+    kind = setting.type.split(" ")[0]
+    option: dict[str, Any] = {"default": argparse.SUPPRESS, "help": help or setting.help}
+    if kind == "bool":
+        option["action"] = argparse.BooleanOptionalAction
+    else:
+        option["type"] = {"int": int, "float": float, "str": str}[kind]
+        option["metavar"] = "|".join(setting.choices or ["N" if kind == "int" else "X"])
+    parser.add_argument(flag(setting.name), **option)
+
+
+def value_in_words(config: Config, setting: Setting) -> str:
+    """The value of a setting, for the help."""
+    value = getattr(config, setting.name)
+    if value is None:
+        return setting.when_none
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def compact_arguments(parser: Any) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import QUIET, SOURCES, column_argument
+from banyan.commands._shared import QUIET, SOURCES, column_argument, flag, setting_argument, value_in_words
 from banyan.support.needs import needs
-
-if TYPE_CHECKING:
-    from banyan.config import Config, Setting
 
 GROUP, ORDER = "train", 1
 PURPOSE = "train a model on your own text"
@@ -31,17 +28,18 @@ _COMMON = (
 
 
 def arguments(parser: Parser) -> None:
-    from banyan.config import DEFAULT_PRESET, DROPPED, PRESETS, RENAMED
+    from banyan.config import DEFAULT_PRESET, DROPPED, PRESETS, RENAMED, TUNED
 
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
-    parser.renamed = {_flag(old): _flag(new) for old, new in RENAMED.items()}
+    parser.renamed = {flag(old): flag(new) for old, new in RENAMED.items()}
     parser.renamed |= {"--repeats": "--no-sublinear-tf", "--no-repeats": "--sublinear-tf"}
-    parser.dropped = {_flag(old): why for old, why in DROPPED.items()}
+    parser.dropped = {flag(old): why for old, why in DROPPED.items()}
     for names, help in ((("-h", "--help"), "show the options most people use"), (("--help-all",), "show every option")):
         parser.add_argument(*names, action=_Help, nargs=0, default=argparse.SUPPRESS, help=help)
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the model to")
-    presets = f"settings to start from: {', '.join(PRESETS)} (default: {DEFAULT_PRESET})"
+    listed = ", ".join(name for name in PRESETS if name != TUNED)
+    presets = f"settings to start from: {listed} (default: {DEFAULT_PRESET})"
     parser.add_argument("--preset", metavar="NAME", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "teacher", "model", "training", "run")}
     _text_arguments(groups["text"])
@@ -81,18 +79,12 @@ def _teaching_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _setting_arguments(groups: dict[str, argparse._ArgumentGroup]) -> None:
-    """Add an option for each setting of Config. Only those given on the command line reach `train`."""
+    """Add an option for each setting of Config but those of tuning."""
     from banyan.config import SETTINGS
 
     for setting in SETTINGS.values():
-        kind = setting.type.split(" ")[0]
-        option: dict[str, Any] = {"default": argparse.SUPPRESS, "help": setting.help}
-        if kind == "bool":
-            option["action"] = argparse.BooleanOptionalAction
-        else:
-            option["type"] = {"int": int, "float": float, "str": str}[kind]
-            option["metavar"] = "|".join(setting.choices or ["N" if kind == "int" else "X"])
-        groups[setting.group].add_argument(_flag(setting.name), **option)
+        if setting.group in groups:
+            setting_argument(groups[setting.group], setting)
 
 
 def _run_arguments(group: argparse._ArgumentGroup) -> None:
@@ -125,7 +117,7 @@ class _Help(argparse.Action):
         for action in parser._actions:
             setting = SETTINGS.get(action.dest)
             if setting:
-                action.help = f"{setting.help} (default: {_value(config, setting)})"
+                action.help = f"{setting.help} (default: {value_in_words(config, setting)})"
             if self.dest == "help" and not (setting.common if setting else action.dest in _COMMON):
                 action.help = argparse.SUPPRESS
         parser.description += f"\nThe defaults below are those of preset {config.preset}."
@@ -140,17 +132,6 @@ def _preset(given: list[str]) -> str | None:
         if argument == "--preset" and at + 1 < len(given):
             return given[at + 1]
     return None
-
-
-def _value(config: Config, setting: Setting) -> str:
-    value = getattr(config, setting.name)
-    if value is None:
-        return setting.when_none
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def run(options: argparse.Namespace) -> None:

@@ -43,6 +43,7 @@ class BanyanModel(nn.Module):
         elif config.lexical_dim:
             sketches = torch.zeros(vocab_size, config.lexical_dim, dtype=torch.int8)
             self.lexical = nn.Parameter(sketches, requires_grad=False)
+        self.embedding_before: Tensor | None = None  # token vectors to stay near
         self.initialise(config.seed)
 
     @torch.no_grad()

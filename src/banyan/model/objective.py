@@ -1,5 +1,5 @@
-"""The losses: cross-entropy of the reconstructed leaves, a contrastive loss over nodes, InfoNCE, and the distance to a
-teacher's vectors.
+"""The losses: cross-entropy of the reconstructed leaves, a contrastive loss over nodes, InfoNCE, the distance to a
+teacher's vectors, and the loss on pairs (banyan.model.pairing).
 
 Back ends compute the first two (banyan.backends.losses). To add a loss, write a function of the model and the
 passes over a batch, and add a line to `terms`.
@@ -16,7 +16,7 @@ from torch import Tensor
 from banyan.backends.interface import Passes
 from banyan.config import Config
 from banyan.errors import BanyanError
-from banyan.model import BanyanModel
+from banyan.model import BanyanModel, pairing
 
 
 class Term(NamedTuple):
@@ -43,6 +43,11 @@ def terms(config: Config) -> list[Term]:
     if config.teacher_infonce_weight:
         title, weight = "InfoNCE with the teacher", config.teacher_infonce_weight
         found.append(Term("teacher_infonce", title, weight, identification))
+    if config.pairs_weight:
+        found.append(Term("pairs", "loss on pairs", config.pairs_weight, belonging))
+    if config.stay_weight:
+        title, weight = "squared distance to the token vectors before tuning", config.stay_weight
+        found.append(Term("stay", title, weight, staying))
     return found
 
 
@@ -57,6 +62,20 @@ def losses(model: BanyanModel, passes: Passes, targets: Tensor | None = None) ->
     for term, value in zip(asked[1:], found[1:], strict=True):
         total = total + term.weight * value
     return total, torch.stack([value.detach() for value in found])
+
+
+def belonging(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
+    """The loss on texts that belong together. targets: pairing.Belonging."""
+    if targets is None:
+        raise BanyanError("pairs_weight needs texts that belong together: use `banyan tune`")
+    return pairing.loss(model, passes.roots, targets)
+
+
+def staying(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
+    """The squared distance between a token vector and the one before tuning, averaged over the vocabulary."""
+    if model.embedding_before is None:
+        raise BanyanError("stay_weight needs a model to start from: use `banyan tune`")
+    return (model.embedding - model.embedding_before).square().sum(1).mean()
 
 
 TEACHER_TEMPERATURE = 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from banyan.model import BanyanModel
+
+_BEST = "best."
 
 
 @dataclass
@@ -31,9 +34,19 @@ class Progress:
     metrics_bytes: int = 0  # the length of metrics.jsonl at this point
     data: str = ""  # the fingerprint of the tokenised corpus
     room: list[int] | None = None  # on a GPU, the buffer sizes, which decide the order of sums
+    best: float | None = None  # in tuning, the best figure on held-out examples so far
+    best_epoch: int = 0  # the finished epochs it had then
+    best_lexical_weight: float | None = None  # with which it was reached
 
 
-def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+def save(
+    path: Path,
+    model: BanyanModel,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    best: Mapping[str, torch.Tensor] | None = None,
+) -> None:
+    """best: the weights of the best epoch, if the run keeps them."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -41,6 +54,7 @@ def save(path: Path, model: BanyanModel, optimiser: torch.optim.Optimizer, progr
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state[parameter].items():
             tensors[f"{key}.{name}"] = value.cpu()
+    tensors |= {f"{_BEST}{name}": value for name, value in (best or {}).items()}
     state = json.dumps({**Config.head(), "progress": asdict(progress)})
     try:
         with files.atomic(path) as temporary:
@@ -79,3 +93,11 @@ def load(
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
         raise BanyanError(f"cannot resume from {path}: {error}; {hint}") from None
     return Progress(**state["progress"])
+
+
+def best_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of the best epoch in a checkpoint that can be loaded."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        return {name.removeprefix(_BEST): file.get_tensor(name) for name in file.keys() if name.startswith(_BEST)}  # noqa: SIM118

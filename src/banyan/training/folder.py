@@ -45,6 +45,7 @@ class Given:
     teacher_lines: str | None = None
     parallel: str | None = None
     languages: str | None = None
+    tuned_on: str | None = None
 
     @classmethod
     def of(cls, **paths: str | Path | None) -> Given:

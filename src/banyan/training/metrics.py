@@ -28,6 +28,8 @@ def epoch_line(metrics: Mapping[str, Any], terms: Sequence[Term]) -> str:
             parts.append(f"{words} {metrics[f'{key}_loss']:.4f}" + (f" ({each})" if len(terms) > 1 and each else ""))
     if "pairs_spearman" in metrics:
         parts.append(f"Spearman on the pairs {metrics['pairs_spearman']:.2f}")
+    if "held_out_ndcg" in metrics:
+        parts.append(f"nDCG@10 of held-out pairs {metrics['held_out_ndcg']:.2f}")
     return f"epoch {metrics['finished_epoch']:2}: {', '.join(parts)}"
 
 

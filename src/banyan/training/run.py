@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -106,15 +106,13 @@ class Run:
         self.smallest_part = crops.smallest_part(self.config)
         self.terms = objective.terms(self.config)
         self.device = model.embedding.device
-        if lessons:
-            self.text, held_out = of_lessons(store, self.config, us.rank, us.world)
-        else:
-            self.text, held_out = parts(store, dev, self.config, hold_out=us.first)  # only the first process evaluates
+        self.text, held_out = self._parts(store, dev)
         self.train_part = self.text.passages(self.config, 0)
         self.dev_part = held_out.passages(self.config, HELD_OUT) if held_out else None
         self.optimiser = devices.adam(model.parameters(), self.config.lr, self.config.lr_decays)
         data = (lessons.fingerprint if lessons else store.fingerprint) + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
+        self.best: dict[str, Tensor] = {}  # the weights of the best epoch, if they are kept
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
             if self.progress.data != data and us.first:  # checkpoints hold the first process's fingerprint
@@ -122,12 +120,19 @@ class Run:
             if self.config.epochs and self.progress.epoch > self.config.epochs:
                 done = self.progress.epoch
                 raise BanyanError(f"{self.out} has had {done} epochs already: ask for more, or leave epochs out")
+            self.best = checkpoint.best_weights(folder.checkpoint)
             display.note(f"resuming after step {self.progress.step:,} ({self.progress.epoch} epochs finished)")
         elif us.first and not given_weights:  # the other processes get its weights before they begin
             self._initialise()
         self.metrics = Metrics(self.out / METRICS, self.progress.metrics_bytes) if us.first else None
         self.gpu: GpuSteps | None = None
         self.seconds = 0.0
+
+    def _parts(self, store: Store, dev: Store | None) -> tuple[Any, Any]:
+        """The text to train on, and the held-out text: each a Part, or what takes its place."""
+        if self.lessons:
+            return of_lessons(store, self.config, self.us.rank, self.us.world)
+        return parts(store, dev, self.config, hold_out=self.us.first)  # only the first process evaluates
 
     @torch.no_grad()
     def _initialise(self) -> None:
@@ -175,7 +180,7 @@ class Run:
             asked = stack.enter_context(_interrupts())
             first_step = stack.enter_context(self.display.patience(COMPILING, 5))
             meter = Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.epochs)
-            while self.progress.epoch < self.epochs:
+            while not self._is_done():
                 self._begin_epoch()
                 for window, following in pairwise([*self._windows(), []]):
                     rows, stop = self._window(window, following, asked)
@@ -191,6 +196,9 @@ class Run:
                 with self.us.together():
                     self._end_of_epoch(board)
         self.seconds = time.monotonic() - started
+
+    def _is_done(self) -> bool:
+        return self.progress.epoch >= self.epochs
 
     def _steps_of_an_epoch(self) -> int:
         """The number of steps of the first epoch. The others take as many, although their passages differ."""
@@ -242,8 +250,8 @@ class Run:
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
 
-    def _gpu_steps(self) -> GpuSteps:
-        """Recorded steps, for devices that run our GPU kernels."""
+    def _gpu_steps(self) -> GpuSteps | None:
+        """Recorded steps, for devices that run our GPU kernels. Without them, the host drives every step."""
         from banyan.training.gpu_steps import Steps
         from banyan.training.gpu_windows import DeviceStore, Room
 
@@ -292,7 +300,7 @@ class Run:
         """Sentences and tokens of a batch, and the nodes that its plain trees would have, including those of crops."""
         part = self.train_part[indices]
         lengths = part.spans()[1]
-        sentences, tokens, trees = int(part.counts.sum()), int(lengths.sum()), len(part)
+        sentences, tokens, trees = int(part.counts.sum()), int(lengths.sum()), len(lengths)
         if self.smallest_part is None:
             return sentences, tokens, 2 * tokens - trees
         of_crops = tokens + int((lengths == 1).sum())  # a passage of one token is both of its parts
@@ -392,18 +400,9 @@ class Run:
         return Interrupted(told) if self.us.first else SystemExit(130)
 
     def _end_of_epoch(self, board: Any) -> None:
-        done, self.progress = (
-            self.progress,
-            Progress(
-                epoch=self.progress.epoch + 1,
-                step=self.progress.step,
-                metrics_bytes=self.progress.metrics_bytes,
-                data=self.progress.data,
-                room=self.progress.room,
-                even_batches=self.progress.even_batches,
-                term_sums=[0.0] * len(self.terms),
-            ),
-        )
+        done = self.progress
+        sums = [0.0] * len(self.terms)
+        self.progress = replace(done, epoch=done.epoch + 1, batch=0, loss_sum=0.0, term_sums=sums)
         if not self.us.first:
             return
         metrics: dict[str, Any] = {
@@ -415,14 +414,17 @@ class Run:
             metrics[f"train_{term.name}"] = total / done.batch
         if self.dev_part:
             metrics |= self._dev_losses(self.dev_part)
-        if self.pairs:
-            metrics["pairs_spearman"] = spearman(self.banyan().encode, self.pairs)
+        metrics |= self._figures()
         self._log(metrics, board)
         self.display.note(epoch_line(metrics, self.terms))
-        if self.progress.epoch < self.epochs and time.monotonic() - self.saved < 5:
+        if not self._is_done() and time.monotonic() - self.saved < 5:
             return  # too little work to be worth a checkpoint
         self._save()
         plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
+
+    def _figures(self) -> dict[str, float]:
+        """What the model reaches after an epoch, beside its losses."""
+        return {"pairs_spearman": spearman(self.banyan().encode, self.pairs)} if self.pairs else {}
 
     @torch.no_grad()
     def _dev_losses(self, part: Part) -> dict[str, Any]:
@@ -453,7 +455,7 @@ class Run:
         self.metrics.sync()
         if self.gpu and self.gpu.room:
             self.progress.room = list(astuple(self.gpu.room))
-        checkpoint.save(self.folder.checkpoint, self.model, self.optimiser, self.progress)
+        checkpoint.save(self.folder.checkpoint, self.model, self.optimiser, self.progress, self.best)
         self.saved = time.monotonic()
 
     def banyan(self) -> Banyan:

@@ -216,6 +216,8 @@ class _Job:
         self.config, self.given = folder.settle(settings, Given.of(**paths), self.resume)
         self.teaching = Teaching.of(self.given)
         self.teaching.check_settings(self.config)
+        if self.config.pairs_weight or self.config.stay_weight:
+            raise BanyanError("pairs_weight and stay_weight are settings of `banyan tune`: leave them out")
         self.precision = backends.choose_precision(precision, self.place, self.config.matrix_width)
         paragraphs = self.config.passage_sentences > 1
         self.text = _corpus(*text, paragraphs, spool, us)

@@ -1,0 +1,73 @@
+"""`banyan tune`."""
+
+from __future__ import annotations
+
+import argparse
+
+from banyan.commands._parser import Parser
+from banyan.commands._shared import MODEL, QUIET, setting_argument, value_in_words
+from banyan.support.needs import needs
+
+GROUP, ORDER = "train", 2
+PURPOSE = "tune a model on texts that belong together"
+DESCRIPTION = """\
+Questions and answers, titles and bodies, tickets and their duplicates: the tuned model gives texts that belong
+together similar embeddings. Each row of the file is one of
+  two texts
+  two texts and a score     a higher score means more similar
+  two texts and a third one that does not belong to the first
+  a text and its label      texts with the same label belong together
+Columns are recognised by their names or by what they hold; --columns names them. All other texts of a batch serve as
+negatives, except those that belong together by another row.
+
+Some rows are held out. Tuning stops when the tuned model no longer gets better at finding the second texts of the
+held-out rows, and keeps the best epoch. --resume continues a run that was stopped or killed."""
+EXAMPLES = (
+    "banyan tune model/ pairs.tsv --out tuned/",
+    "banyan tune model/ tickets.jsonl --columns title body --out tuned/",
+    "banyan tune model/ news.csv --columns text topic --out tuned/",
+    "banyan tune model/ pairs.tsv --out tuned/ --resume",
+)
+_COMMON = ("epochs", "batch_size", "lr", "pairs_temperature", "stay_weight", "dropout", "seed")
+
+
+def arguments(parser: Parser) -> None:
+    from banyan.config import SETTINGS, TUNED, Config
+
+    parser.usage = "banyan tune MODEL EXAMPLES --out DIR [options]"
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    examples = "a TSV, CSV, JSON lines or Parquet file (also .gz, .xz or .zst)"
+    parser.add_argument("examples", metavar="EXAMPLES", help=examples)
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the tuned model to")
+    columns = "names of two or three columns to read, in the order above"
+    parser.add_argument("--columns", nargs="+", metavar="NAME", help=columns)
+    config, group = Config.from_preset(TUNED), parser.add_argument_group("tuning")
+    for name in _COMMON:
+        setting = SETTINGS[name]
+        words = "most passes over the examples" if name == "epochs" else setting.help
+        words = words.replace("sentences or passages", "examples")
+        setting_argument(group, setting, f"{words} (default: {value_in_words(config, setting)})")
+    _run_arguments(parser.add_argument_group("run"))
+
+
+def _run_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    group.add_argument("--overwrite", action="store_true", help="replace the model or the run in DIR")
+    checkpoint = "time between checkpoints (default: 60)"
+    group.add_argument(
+        "--checkpoint-every", type=float, default=60.0, dest="checkpoint_seconds", metavar="SECONDS", help=checkpoint
+    )
+    device = "auto, cpu, cuda, cuda:1, mps or xpu (default: auto, a GPU if there is one)"
+    group.add_argument("--device", default="auto", metavar="NAME", help=device)
+    deterministic = "bit-identical results on a GPU, at some cost in speed (always the case on a CPU)"
+    group.add_argument("--deterministic", action="store_true", help=deterministic)
+    group.add_argument("--tensorboard", action="store_true", help="also log to TensorBoard, in DIR/tensorboard")
+    group.add_argument("--quiet", action="store_true", help=QUIET)
+
+
+def run(options: argparse.Namespace) -> None:
+    with needs("Tuning", "train"):
+        from banyan.tuning import tune
+
+    values = {name: value for name, value in vars(options).items() if name not in ("command", "parser")}
+    tune(values.pop("model"), values.pop("examples"), values.pop("out"), **values)

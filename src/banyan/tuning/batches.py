@@ -1,0 +1,145 @@
+"""Batches of examples: which texts they have, and which of those are no negatives of each other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from banyan.corpus.report import Report
+from banyan.corpus.store import Store
+from banyan.errors import BanyanError
+from banyan.model.graph import runs_of_tokens
+from banyan.tokenizer import Tokenizer
+from banyan.tuning.examples import Examples
+
+NONE = -1  # instead of the number of a text
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about all examples."""
+
+    table: np.ndarray  # int64 [n, columns]: the numbers of the first and the second text and of any negatives, or NONE
+    group: np.ndarray  # int64 [texts]: equal for texts that are linked by examples; NONE for those that only negate
+    pairs: np.ndarray  # int64, sorted: the examples as pairs of texts, in both orders, each as one number
+    label: np.ndarray | None  # int64 [n]
+    score: np.ndarray | None  # float32 [n]
+
+    @classmethod
+    def of(cls, table: np.ndarray, examples: Examples, texts: int) -> Known:
+        """texts: how many there are."""
+        group = np.full(texts, NONE)
+        whole = (table[:, :2] != NONE).all(1)
+        first, second = table[whole, :2].T
+        for text in (first, second):
+            group[text] = examples.group[whole]
+        pairs = np.unique([first * texts + second, second * texts + first])
+        return cls(table, group, pairs, examples.label, examples.score)
+
+    def belong(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Whether texts are equal, or make up an example together, bool [n]."""
+        code = first * len(self.group) + second
+        place = np.minimum(np.searchsorted(self.pairs, code), len(self.pairs) - 1)
+        return (first == second) | (self.pairs[place] == code)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Some examples. It takes the place of a banyan.training.passages.Part; an example is a passage."""
+
+    store: Store  # the distinct texts
+    known: Known
+    indices: np.ndarray  # int64 [n]: the examples
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, chosen: slice | np.ndarray) -> Batches:
+        return Batches(self.store, self.known, self.indices[chosen])
+
+    @property
+    def table(self) -> np.ndarray:
+        """The numbers of the texts of each example [n, columns]."""
+        return self.known.table[self.indices]
+
+    @property
+    def score(self) -> np.ndarray | None:
+        return None if self.known.score is None else self.known.score[self.indices]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of texts of each example."""
+        return (self.table != NONE).sum(1)
+
+    def passages(self, config: object, epoch: int) -> Batches:
+        return self
+
+    def fewest_passages(self, most: int) -> int:
+        return len(self)
+
+    def texts(self) -> np.ndarray:
+        """The numbers of all first texts, then of all second texts, then of all negatives."""
+        in_order = self.table.T.ravel()
+        return in_order[in_order != NONE]
+
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the tokens of each text begin in the store, and how many there are."""
+        offsets, texts = np.asarray(self.store.offsets), self.texts()
+        return offsets[texts], offsets[texts + 1] - offsets[texts]
+
+    def batch(self) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens and offsets of a ragged batch of all texts."""
+        return runs_of_tokens(np.asarray(self.store.tokens), *self.spans())
+
+    def left_out(self) -> np.ndarray:
+        """Which second texts and negatives are no negatives of a first text, bool [n, n + M]: a text that is equal or
+        makes up an example with it, and a second text with the same label. Its own second text is not among them."""
+        n, texts = len(self), self.texts()
+        first, others, group = texts[:n], texts[n:], self.known.group
+        found = group[first, None] == group[others]
+        row, column = np.nonzero(found)
+        found[row, column] = self.known.belong(first[row], others[column])
+        if self.known.label is not None:
+            label = self.known.label[self.indices]
+            found[:, :n] |= label[:, None] == label
+        np.fill_diagonal(found, False)
+        return found
+
+
+def prepared(train: Examples, held_out: Examples, tokenizer: Tokenizer, max_pieces: int) -> tuple[Batches, Batches]:
+    """The examples to tune on and those held out, tokenised. Longer texts are cut in tuning; examples with a text
+    without tokens are left out."""
+    number: dict[str, int] = {}
+    tables = [_numbered(examples, number) for examples in (train, held_out)]
+    tokens, offsets = _cut(*tokenizer.encode(list(number)), max_pieces)
+    digest = hashlib.sha256(tokens.tobytes() + offsets.tobytes())
+    for examples, table in zip((train, held_out), tables, strict=True):
+        for array in (table, examples.group, examples.label, examples.score):
+            digest.update(b"none" if array is None else array.tobytes())
+    store = Store(tokens, offsets, Report(), digest.hexdigest())
+    some = np.append(np.diff(offsets) > 0, False)  # the last for NONE
+    train_part, held_out_part = (
+        _of(store, table, examples, some) for table, examples in zip(tables, (train, held_out), strict=True)
+    )
+    if not len(train_part):
+        raise BanyanError("there is nothing to tune on: no example has two texts with words in them")
+    return train_part, held_out_part
+
+
+def _numbered(examples: Examples, number: dict[str, int]) -> np.ndarray:
+    """The numbers of the texts of all examples [n, 2 or 3]. New texts get the next numbers."""
+    columns = [examples.first, examples.second, *([examples.negative] if examples.negative is not None else [])]
+    rows = [[number.setdefault(text, len(number)) if text else NONE for text in column] for column in columns]
+    return np.array(rows, np.int64).reshape(len(columns), -1).T
+
+
+def _cut(tokens: np.ndarray, offsets: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    return runs_of_tokens(tokens, offsets[:-1], np.minimum(np.diff(offsets), most))
+
+
+def _of(store: Store, table: np.ndarray, examples: Examples, some: np.ndarray) -> Batches:
+    table = np.where(some[table], table, NONE)  # a negative without tokens is none
+    whole = np.flatnonzero((table[:, :2] != NONE).all(1))
+    return Batches(store, Known.of(table, examples, len(store)), whole)

@@ -1,0 +1,52 @@
+"""How well a model finds the second texts of held-out examples. This figure decides when tuning stops, and the lexical
+weight. (Learned with the rest, the lexical weight would become too small, because the learned part fits the training
+examples better than any others.)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from banyan.evaluate.similarity import rho
+from banyan.tuning.batches import Batches
+
+if TYPE_CHECKING:
+    from banyan.encoder import Banyan
+
+NDCG, SPEARMAN = "held_out_ndcg", "held_out_spearman"
+DEEPEST = 10
+WEIGHTS = 0.3 * 1.2 ** np.arange(12)  # lexical weights to choose from
+
+
+class Found(NamedTuple):
+    name: str  # NDCG or, with scores, SPEARMAN
+    value: float  # × 100
+    lexical_weight: float  # with which the value is reached
+
+
+def figure(model: Banyan, held_out: Batches) -> Found:
+    """The figure with the best lexical weight; the present one, if it is as good."""
+    vectors, n, E = model.encode_tokens(*held_out.batch()), len(held_out), model.config.dim
+    if not model.config.lexical_dim:
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+    first, second = vectors[:n], vectors[n : 2 * n]
+    learned, lexical = (first[:, part] @ second[:, part].T for part in (slice(E), slice(E, None)))
+    present, left_out = model.config.lexical_weight, held_out.left_out()[:, :n]
+    name = NDCG if held_out.score is None else SPEARMAN
+    found = []
+    for weight in (present, *WEIGHTS.tolist()) if model.config.lexical_dim else (present,):
+        cosines = learned + lexical * (weight / present) ** 2  # up to a factor
+        if held_out.score is None:
+            value = 100 * float(ndcg(cosines, left_out).mean())
+        else:
+            value = rho(np.column_stack([held_out.score, cosines.diagonal()]))
+        found.append(Found(name, value, weight))
+    return max(found, key=lambda one: one.value)
+
+
+def ndcg(cosines: np.ndarray, left_out: np.ndarray) -> np.ndarray:
+    """nDCG@10 of each first text [n], if its own second text is ranked among those that do not belong to it."""
+    better = (cosines >= cosines.diagonal()[:, None]) & ~left_out
+    rank = better.sum(1)  # from 1: its own is as good as itself
+    return np.where(rank <= DEEPEST, 1 / np.log2(rank + 1), 0)

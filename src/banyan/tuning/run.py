@@ -1,0 +1,125 @@
+"""The training loop of tuning: banyan.training.run on batches of examples, which stops by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from banyan.corpus.store import Store
+from banyan.encoder import Banyan
+from banyan.model import BanyanModel
+from banyan.model.dropout import Dropout
+from banyan.model.graph import with_sublinear_tf
+from banyan.model.pairing import Belonging
+from banyan.support import devices
+from banyan.support.display import Display
+from banyan.tokenizer import Tokenizer
+from banyan.training.distributed import Processes
+from banyan.training.folder import RunFolder
+from banyan.training.run import Run
+from banyan.tuning.batches import Batches
+from banyan.tuning.finding import Found, figure
+
+PATIENCE = 2  # epochs without improvement on the held-out examples
+
+
+class TuningRun(Run):
+    """One run of tuning. It keeps the weights of the epoch that was best on the held-out examples."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        model: BanyanModel,
+        tokenizer: Tokenizer,
+        examples: tuple[Batches, Batches],
+        summary: str,
+        display: Display,
+    ) -> None:
+        """examples: those to tune on, and those held out."""
+        self.examples = examples
+        data = examples[0].store, None, None, model.config.batch_size
+        us = Processes.of_environment()
+        super().__init__(folder, model, tokenizer, *data, summary, display, us, given_weights=True)
+
+    def _parts(self, store: Store, dev: Store | None) -> tuple[Batches, Batches | None]:
+        train, held_out = self.examples
+        return train, held_out if len(held_out) else None
+
+    def start_from(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Start from the weights of a model, unless this run has already begun, and stay near its token vectors."""
+        super().start_from(dict(weights))
+        self.model.embedding_before = torch.from_numpy(weights["embedding"]).to(self.device)
+        self.lexical = Banyan(self.config, self.tokenizer, self.model.weights()).lexical_parts
+        if self.progress.step == 0 and self.dev_part:
+            self._measure(self.dev_part)
+
+    def _measure(self, held_out: Batches) -> Found:
+        """Measure the model on the held-out examples, and keep its weights if they are the best so far."""
+        found = figure(self.banyan(), held_out)
+        if self.progress.best is None or found.value > self.progress.best:
+            self.progress.best, self.progress.best_epoch = found.value, self.progress.epoch
+            self.progress.best_lexical_weight = found.lexical_weight
+            learned = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+            self.best = {name: weight.detach().cpu().clone() for name, weight in learned.items()}
+        return found
+
+    def _is_done(self) -> bool:
+        since = self.progress.epoch - self.progress.best_epoch
+        return super()._is_done() or (self.dev_part is not None and since >= PATIENCE)
+
+    def _figures(self) -> dict[str, float]:
+        if not self.dev_part:
+            return {}
+        found = self._measure(self.dev_part)
+        return {found.name: found.value, "lexical_weight": found.lexical_weight}
+
+    def _gpu_steps(self) -> None:
+        return None
+
+    def _tell_what_is_ahead(self, steps: int) -> None:
+        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few)"
+        where = devices.described(self.device, self.model.precision)
+        self.display.note(f"tuning on {len(self.text):,} examples{held_out}: at most {steps:,} steps on {where}")
+
+    def _graphs(
+        self,
+        part: Any,
+        chosen: Sequence[np.ndarray],
+        dropouts: Sequence[Dropout],
+        smallest_part: float | None = None,
+    ) -> Iterator[tuple[Any, Any]]:
+        """The graph of the texts of each batch, and what is known about them."""
+        for indices, dropout in zip(chosen, dropouts, strict=True):
+            batch: Batches = part[indices]
+            tokens, offsets = batch.batch()
+            known = self._belonging(batch, tokens, offsets)
+            if self.config.sublinear_tf:
+                tokens, offsets = with_sublinear_tf(tokens, offsets)
+            yield self.model.structure(tokens, offsets, dropout), known
+
+    def _belonging(self, batch: Batches, tokens: np.ndarray, offsets: np.ndarray) -> Belonging:
+        def sent(array: np.ndarray) -> Tensor:
+            """A copy, because the rounding of products may depend on how their factors are aligned in memory."""
+            return torch.tensor(array, device=self.device)
+
+        lexical = sent(self.lexical(tokens, offsets)) if self.config.lexical_dim else None
+        score = None if batch.score is None else sent(batch.score)
+        return Belonging(sent(batch.left_out()), lexical, score)
+
+    def banyan(self) -> Banyan:
+        return Banyan(self.config, self.tokenizer, self.model.weights())
+
+    @torch.no_grad()
+    def finish(self, taught_by: dict[str, Any] | None = None) -> Banyan:
+        """Write the model folder with the weights of the best epoch."""
+        for name, parameter in self.model.named_parameters():
+            if name in self.best:
+                parameter.copy_(self.best[name])
+        if self.progress.best_lexical_weight:
+            self.config = replace(self.config, lexical_weight=self.progress.best_lexical_weight)
+        return super().finish(taught_by)

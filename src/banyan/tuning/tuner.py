@@ -1,0 +1,139 @@
+"""tune(): adapt a trained model to examples of texts that belong together.
+
+Tuning is a run of banyan.training, so checkpoints, resuming to the same bits, metrics and progress bars are those of
+training. What differs:
+
+  text      an example takes the place of a passage; its texts are tokenised once and kept in memory (batches)
+  loss      InfoNCE with in-batch negatives on whole embeddings, or a ranking loss on scores (banyan.model.pairing);
+            an optional pull of the token vectors to where they were (stay_weight). It is a function of the roots
+            alone, so only the up pass runs, unless the settings ask for reconstruction, too
+  weights   token vectors and functions are learned. In the lexical part, n-grams are weighted by how rare they are in
+            the examples; the weight of that part is chosen on the held-out examples after each epoch
+  stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
+            run stops when that no longer improves, and writes the best epoch, which its checkpoints keep
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from banyan import backends
+from banyan.corpus.store import Store, shuffled
+from banyan.encoder import Banyan, teacher_of
+from banyan.errors import BanyanError
+from banyan.model import BanyanModel
+from banyan.model.word_ngrams import spelling, weights_of
+from banyan.support import devices, files
+from banyan.support.display import Display
+from banyan.training import card
+from banyan.training.distributed import Processes
+from banyan.training.folder import CARD, Given, RunFolder
+from banyan.tuning.batches import prepared
+from banyan.tuning.examples import Examples
+from banyan.tuning.measuring import Measured, measure
+from banyan.tuning.run import TuningRun
+from banyan.tuning.split import split
+
+
+def tune(
+    model: str | Path | Banyan,
+    examples: Any,
+    out: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_seconds: float = 60,
+    device: str = "auto",
+    deterministic: bool = False,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Banyan:
+    """Tune a model on texts that belong together, and write the tuned model to the folder `out`.
+
+    model: a model folder, a name on the Hugging Face Hub, or a model loaded from one of them.
+    examples, columns: what banyan.tuning.reading.read_examples reads: a file (TSV, CSV, JSON lines, Parquet), a data
+        frame, a datasets.Dataset, a dict of columns, or two lists of texts.
+    resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
+    overwrite: replace the model or the run in `out`.
+    checkpoint_seconds, device, deterministic: as in train().
+    overrides: settings of Config that differ from those of the preset `tuned`.
+    """
+    if Processes.of_environment().several:
+        raise BanyanError("a model is tuned by one process: run banyan tune without torchrun")
+    place, display, folder = devices.choose(device), Display(quiet), RunFolder(Path(out))
+    before = _loaded(model)
+    assert before.folder is not None
+    folder.refuse_to_lose(resume, overwrite)
+    tuned_on = examples if isinstance(examples, str | Path) else None
+    given = Given.of(init=before.folder, tuned_on=tuned_on)
+    config, given = folder.settle({"preset": "tuned", **overrides}, given, resume)
+    if not config.pairs_weight:
+        raise BanyanError("pairs_weight must be above 0: nothing else in tuning learns from the examples")
+    read, told = _read(examples, columns, display)
+    train, held_out = split(read, config.seed)
+    batches = prepared(train, held_out, before.tokenizer, config.max_pieces)
+    with devices.using(place, deterministic), ExitStack() as stack:
+        stack.enter_context(folder.held())
+        folder.begin(config, given, resume, overwrite)
+        network = BanyanModel(config, before.tokenizer.vocab_size).to(place)
+        network.precision = backends.choose_precision("auto", place, config.matrix_width)
+        summary = _summary(told, tuned_on, before.folder)
+        run = TuningRun(folder, network, before.tokenizer, batches, summary, display)
+        stack.enter_context(closing(run))
+        run.start_from(_recounted(before, batches[0].store))
+        run.go(checkpoint_seconds, tensorboard)
+        tuned = run.finish(teacher_of(before.folder))
+        if len(held_out) > 1:
+            _tell(measure(before, tuned, held_out), folder.out / CARD, display)
+        return tuned
+
+
+def _loaded(model: str | Path | Banyan) -> Banyan:
+    loaded = model if isinstance(model, Banyan) else Banyan.from_pretrained(model)
+    if loaded.folder is None:
+        raise BanyanError("the model to tune must be in a folder: write it with save_pretrained and load it from there")
+    return loaded
+
+
+def _read(source: Any, columns: Sequence[str] | None, display: Display) -> tuple[Examples, str]:
+    """The examples, and what was read, kept and dropped, in words."""
+    if isinstance(source, Examples):
+        return source, f"{len(source):,} examples."
+    from banyan.tuning.reading import read_examples
+
+    found = read_examples(source, columns)
+    display.note(found.note)
+    told = found.report.summary("example")
+    display.note(told)
+    return found.examples, told
+
+
+def _summary(told: str, path: str | Path | None, start: Path) -> str:
+    """What the model card says about the text."""
+    name = f" of {Path(path).name}" if path else ""
+    text = f"Tuned on texts that belong together{name}: {told}"
+    before = card.training_text(start)
+    return f"{text}\n\nIt started from a model with this training text: {before}" if before else text
+
+
+def _tell(measured: Measured, path: Path, display: Display) -> None:
+    """Print whether tuning paid, and add it to the model card."""
+    display.note(measured.to_text())
+    before, heading, after = path.read_text(encoding="utf-8").partition("## Limits\n")
+    found = f"On examples that were held out, with 95% intervals of the differences:\n\n{measured.to_markdown()}"
+    files.write_text(path, f"{before}## Before and after tuning\n{found}\n{heading}{after}")
+
+
+def _recounted(model: Banyan, texts: Store) -> dict[str, np.ndarray]:
+    """The weights of the model. The n-grams of its lexical part are weighted by how rare they are in these texts."""
+    if model.config.lexical_dim == 0 or model.config.lexical_ngrams != "words":
+        return model.weights
+    sample = texts.batch(shuffled(len(texts), 0, 0))  # document frequencies are counted in its first texts
+    return {**model.weights, "lexical_idf": weights_of(*sample, spelling(model.tokenizer.pieces))}

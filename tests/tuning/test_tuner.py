@@ -1,0 +1,132 @@
+"""Tuning a small model on pairs of sentences about the same place, of which it knows nothing yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import banyan
+from banyan import Banyan, BanyanError
+from banyan.config import Config
+from banyan.model.word_ngrams import BUCKETS
+from banyan.tuning import run
+from banyan.tuning.examples import Examples, paired_by_label
+from banyan.tuning.finding import Found
+from tests.helpers.models import tiny_model
+from tests.helpers.training import digest, interrupted_at, metrics
+
+HOW = {"quiet": True, "device": "cpu", "batch_size": 32, "lr": 0.01, "epochs": 8}
+
+
+def words(n: int, seed: int = 0) -> Examples:
+    """Texts belong together if they are about the same two words, which look nothing alike; the rest is filler."""
+    topics = np.array([("cat", "sat"), ("dog", "slept"), ("mat", "runs"), ("house", "slowly"), ("tree", "quickly")])
+    filler = "the a on green over under".split()
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, len(topics), n)
+    chosen = topics[label, rng.integers(0, 2, n)]
+    texts = [" ".join(rng.permutation([word, *rng.choice(filler, 4)])) for word in chosen]
+    return paired_by_label(texts, label)[0]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A random model with lexical dimensions."""
+    tiny = tiny_model()
+    config = replace(tiny.config, lexical_dim=8, lexical_ngrams="words", lexical_weight=0.5)
+    model = Banyan(config, tiny.tokenizer, {**tiny.weights, "lexical_idf": np.zeros(BUCKETS, np.uint8)})
+    model.taught_by = {"name": "tests/teacher", "kind": "hub", "licence": "cc0-1.0", "texts": 5}
+    folder = tmp_path_factory.mktemp("base") / "model"
+    model.save_pretrained(folder)
+    (folder / "README.md").write_text("## Training text\nA few words.\n\n## Training\n")
+    return folder
+
+
+def found(model: Banyan) -> float:
+    """How much more similar texts of the same label are than texts of different labels."""
+    fresh = words(100, seed=9)
+    cosines, same = model.similarity(fresh.first, fresh.first), fresh.label[:, None] == fresh.label
+    return float(cosines[same].mean() - cosines[~same].mean())
+
+
+def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path):
+    before = Banyan.from_pretrained(base)
+    tuned = before.tune(words(400), tmp_path / "tuned", **HOW)
+    assert found(tuned) > found(before) + 0.1
+    rows = [row for row in metrics(tmp_path / "tuned") if "finished_epoch" in row]
+    figures = [row["held_out_ndcg"] for row in rows]
+    assert len(rows) == 8 or max(figures) == figures[-3]
+    again = Banyan.from_pretrained(tmp_path / "tuned")
+    assert (again.fingerprint(), again.taught_by) == (tuned.fingerprint(), before.taught_by)
+    card = (tmp_path / "tuned" / "README.md").read_text()
+    assert "Tuned on texts that belong together" in card
+    assert "## Before and after tuning" in card
+    assert "It started from a model with this training text: A few words." in card
+
+
+def test_an_interrupted_run_ends_in_the_same_bits(base, tmp_path):
+    how = {**HOW, "epochs": 3, "checkpoint_seconds": 0}
+    banyan.tune(base, words(200), tmp_path / "whole", **how)
+    with interrupted_at(9):
+        banyan.tune(base, words(200), tmp_path / "stopped", **how)
+    banyan.tune(base, words(200), tmp_path / "stopped", resume=True, **how)
+    assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
+    assert (tmp_path / "stopped/config.json").read_bytes() == (tmp_path / "whole/config.json").read_bytes()
+
+
+@pytest.mark.parametrize(("figures", "best"), [([50, 40, 60, 55, 55], 2), ([50, 40, 40], 0)])
+def test_it_stops_when_held_out_examples_no_longer_improve_and_keeps_the_best_epoch(
+    base, tmp_path, monkeypatch, figures, best
+):
+    def tuned_with(values, out, **more):
+        values = iter(values)  # the first is that of the model before
+        monkeypatch.setattr(run, "figure", lambda model, held_out: Found("held_out_ndcg", next(values), 0.7))
+        banyan.tune(base, words(100), tmp_path / out, final_lr_frac=1.0, **{**HOW, **more})
+        return load_file(tmp_path / out / "model.safetensors")
+
+    kept = tuned_with(figures, "stopped")
+    assert Config.from_file(tmp_path / "stopped/config.json").lexical_weight == 0.7
+    assert metrics(tmp_path / "stopped")[-1]["finished_epoch"] == len(figures) - 1
+    expected = tuned_with([1, 2, 3], "as long", epochs=best) if best else load_file(base / "model.safetensors")
+    assert all(np.array_equal(kept[name], expected[name]) for name in kept if best or not name.startswith("lexical"))
+
+
+def test_texts_with_scores_and_negatives(base, tmp_path):
+    pairs = words(200)[:90]
+    alike = np.tile([1.0, 0.0, 0.5], 30).astype(np.float32)
+    second = [text if score else "the a on" for text, score in zip(pairs.second, alike, strict=True)]
+    banyan.tune(base, Examples.of(pairs.first, second, score=alike), tmp_path / "scores", **{**HOW, "epochs": 2})
+    assert "held_out_spearman" in metrics(tmp_path / "scores")[-1]
+    negatives = Examples.of(pairs.first, pairs.second, ["", "green", "the mat"] * 30)
+    banyan.tune(base, negatives, tmp_path / "triples", **{**HOW, "epochs": 2})
+    assert np.isfinite(metrics(tmp_path / "triples")[-1]["train_loss"])
+
+
+def test_a_model_without_lexical_dimensions_can_be_tuned(tmp_path):
+    tiny_model().save_pretrained(tmp_path / "model")
+    tuned = banyan.tune(tmp_path / "model", words(200), tmp_path / "tuned", stay_weight=1.0, **{**HOW, "epochs": 2})
+    assert found(tuned) > found(tiny_model())
+
+
+def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
+    before = Banyan.from_pretrained(base).embedding
+
+    def moved(weight: float) -> float:
+        banyan.tune(base, words(200), tmp_path / str(weight), stay_weight=weight, **{**HOW, "epochs": 2})
+        after = load_file(tmp_path / str(weight) / "training/checkpoint.safetensors")["model.embedding"]
+        return float(np.square(after - before).sum())
+
+    assert moved(100.0) < moved(0.0) / 4
+
+
+def test_what_cannot_work_is_refused(base, tmp_path):
+    with pytest.raises(BanyanError, match="must be in a folder"):
+        tiny_model().tune(words(20), tmp_path / "out")
+    with pytest.raises(BanyanError, match="pairs_weight must be above 0"):
+        banyan.tune(base, words(20), tmp_path / "out", pairs_weight=0.0, infonce_weight=1.0, **HOW)
+    with pytest.raises(BanyanError, match="settings of `banyan tune`"):
+        banyan.train(tmp_path / "text.txt", tmp_path / "out", preset="tuned", quiet=True)
