@@ -13,6 +13,7 @@ import banyan
 from banyan import Banyan, BanyanError
 from banyan.config import Config
 from banyan.model.word_ngrams import BUCKETS
+from banyan.training import checkpoint
 from banyan.tuning import run
 from banyan.tuning.examples import Examples, paired_by_label
 from banyan.tuning.finding import Found
@@ -68,11 +69,30 @@ def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path
     assert "It started from a model with this training text: A few words." in card
 
 
-def test_an_interrupted_run_ends_in_the_same_bits(base, tmp_path):
+class Killed(BaseException):
+    pass
+
+
+def test_an_interrupted_or_killed_run_ends_in_the_same_bits(base, tmp_path, monkeypatch):
     how = {**HOW, "epochs": 3, "checkpoint_seconds": 0}
     banyan.tune(base, words(200), tmp_path / "whole", **how)
-    with interrupted_at(9):
+    steps = metrics(tmp_path / "whole")[-1]["step"] // 3
+    with interrupted_at(2):
         banyan.tune(base, words(200), tmp_path / "stopped", **how)
+    saves, save = [], checkpoint.save
+
+    def die_after_the_second_epoch(*state):
+        """When its weights have been found to be the best, and before they are saved."""
+        saves.append(state)
+        if state[3].epoch == 2:
+            raise Killed
+        save(*state)
+
+    monkeypatch.setattr(checkpoint, "save", die_after_the_second_epoch)
+    with pytest.raises(Killed):
+        banyan.tune(base, words(200), tmp_path / "stopped", resume=True, **how)
+    assert len(saves) > steps
+    monkeypatch.undo()
     banyan.tune(base, words(200), tmp_path / "stopped", resume=True, **how)
     assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
     assert (tmp_path / "stopped/config.json").read_bytes() == (tmp_path / "whole/config.json").read_bytes()
