@@ -207,6 +207,9 @@ class Config:
     stay_weight: float = setting(
         0.0, "weight of the mean squared distance between token vectors and those before tuning", TUNING, NOT_NEGATIVE
     )
+    hard_negatives: int = setting(
+        0, "hard negatives of each pair, mined with the model itself before every epoch (0: none)", TUNING, NOT_NEGATIVE
+    )
     candidates: str = setting(
         "all",
         "softmax over the whole vocabulary, or over the tokens of the batch (sampled candidates, cheaper)",

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from banyan import BanyanError
-from banyan.tuning.batches import prepared
+from banyan.tuning import mining
+from banyan.tuning.batches import NONE, prepared
 from banyan.tuning.examples import Examples, paired_by_label
+from banyan.tuning.mining import hard_negatives
 from tests.helpers.models import tiny_model
 
 NOBODY = Examples.of([], [])
@@ -66,3 +68,19 @@ def test_examples_without_tokens_are_dropped_and_long_texts_are_cut():
     assert made.spans()[1].max() == 7
     with pytest.raises(BanyanError, match="nothing to tune on"):
         prepared(Examples.of(["", "cat"], ["dog", " "]), NOBODY, tiny_model().tokenizer, 7)
+
+
+def test_hard_negatives_are_similar_second_texts_that_do_not_belong_to_the_first(monkeypatch):
+    model = tiny_model()
+    texts = ["the cat sat", "a dog slept", "a mat", "green house", "tree runs", "slowly under", "quickly over"]
+    made = batches(texts[:-1], texts[1:])  # each is linked with the next, so all are
+    assert (hard_negatives(model, made, 2, 0, 0) == NONE).all()
+    made = batches(texts[:3], texts[3:6])
+    monkeypatch.setattr(mining, "MARGIN", -3.0)
+    found = hard_negatives(model, made, 1, 0, 0)
+    cosines = model.similarity(texts[:3], texts[3:6])
+    np.fill_diagonal(cosines, -np.inf)
+    assert found[:, 0].tolist() == made.table[cosines.argmax(1), 1].tolist()
+    monkeypatch.setattr(mining, "MARGIN", 3.0)
+    assert (hard_negatives(model, made, 2, 0, 0) == NONE).all()
+    assert made.with_negatives(found).texts().tolist() == [*made.texts(), *found[:, 0]]

@@ -74,7 +74,7 @@ class Killed(BaseException):
 
 
 def test_an_interrupted_or_killed_run_ends_in_the_same_bits(base, tmp_path, monkeypatch):
-    how = {**HOW, "epochs": 3, "checkpoint_seconds": 0}
+    how = {**HOW, "epochs": 3, "checkpoint_seconds": 0, "hard_negatives": 1}
     banyan.tune(base, words(200), tmp_path / "whole", **how)
     steps = metrics(tmp_path / "whole")[-1]["step"] // 3
     with interrupted_at(2):

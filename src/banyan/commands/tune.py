@@ -26,6 +26,7 @@ EXAMPLES = (
     "banyan tune model/ pairs.tsv --out tuned/",
     "banyan tune model/ tickets.jsonl --columns title body --out tuned/",
     "banyan tune model/ news.csv --columns text topic --out tuned/",
+    "banyan tune model/ pairs.tsv --out tuned/ --hard 2",
     "banyan tune model/ pairs.tsv --out tuned/ --resume",
 )
 _COMMON = ("epochs", "batch_size", "lr", "pairs_temperature", "stay_weight", "dropout", "seed")
@@ -42,6 +43,8 @@ def arguments(parser: Parser) -> None:
     columns = "names of two or three columns to read, in the order above"
     parser.add_argument("--columns", nargs="+", metavar="NAME", help=columns)
     config, group = Config.from_preset(TUNED), parser.add_argument_group("tuning")
+    hard = "hard negatives of each pair, mined with the model itself before every epoch (default: 0)"
+    group.add_argument("--hard", type=int, dest="hard_negatives", default=argparse.SUPPRESS, metavar="N", help=hard)
     for name in _COMMON:
         setting = SETTINGS[name]
         words = "most passes over the examples" if name == "epochs" else setting.help

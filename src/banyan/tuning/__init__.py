@@ -3,6 +3,7 @@
 tuner      tune(): check what was asked for, read the examples, run
 run        the training loop on batches of examples, which stops by itself
 batches    batches of examples, and which of their texts are no negatives of each other
+mining     hard negatives
 finding    how well a model finds the second texts of held-out examples: when to stop
 layout     which columns of a table hold texts, scores, negatives and labels
 reading    examples from files, data frames and lists

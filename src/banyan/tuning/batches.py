@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,6 +58,13 @@ class Batches:
 
     def __getitem__(self, chosen: slice | np.ndarray) -> Batches:
         return Batches(self.store, self.known, self.indices[chosen])
+
+    def with_negatives(self, more: np.ndarray) -> Batches:
+        """The same examples with more negatives, int64 [n, ...]."""
+        table = np.full((len(self.known.table), more.shape[1]), NONE)
+        table[self.indices] = more
+        known = replace(self.known, table=np.hstack([self.known.table, table]))
+        return Batches(self.store, known, self.indices)
 
     @property
     def table(self) -> np.ndarray:

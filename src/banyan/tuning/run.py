@@ -16,7 +16,7 @@ from banyan.model import BanyanModel
 from banyan.model.dropout import Dropout
 from banyan.model.graph import with_sublinear_tf
 from banyan.model.pairing import Belonging
-from banyan.support import devices
+from banyan.support import devices, files
 from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from banyan.training.distributed import Processes
@@ -24,6 +24,7 @@ from banyan.training.folder import RunFolder
 from banyan.training.run import Run
 from banyan.tuning.batches import Batches
 from banyan.tuning.finding import Found, figure
+from banyan.tuning.mining import hard_negatives
 
 PATIENCE = 2  # epochs without improvement on the held-out examples
 
@@ -67,6 +68,18 @@ class TuningRun(Run):
             learned = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
             self.best = {name: weight.detach().cpu().clone() for name, weight in learned.items()}
         return found
+
+    def _begin_epoch(self) -> None:
+        """Mine hard negatives. A run that resumes within an epoch takes those that the epoch began with."""
+        super()._begin_epoch()
+        if not self.config.hard_negatives:
+            return
+        path = self.folder.work / "hard.npy"
+        if self.progress.batch == 0:
+            given = self.config.hard_negatives, self.config.seed, self.progress.epoch
+            with files.atomic(path) as temporary, open(temporary, "wb") as file:
+                np.save(file, hard_negatives(self.banyan(), self.text, *given))
+        self.train_part = self.text.with_negatives(np.load(path))
 
     def _is_done(self) -> bool:
         since = self.progress.epoch - self.progress.best_epoch

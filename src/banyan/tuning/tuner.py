@@ -7,6 +7,7 @@ training. What differs:
   loss      InfoNCE with in-batch negatives on whole embeddings, or a ranking loss on scores (banyan.model.pairing);
             an optional pull of the token vectors to where they were (stay_weight). It is a function of the roots
             alone, so only the up pass runs, unless the settings ask for reconstruction, too
+  negatives the other texts of a batch, those of the examples, and hard ones that are mined before each epoch (mining)
   weights   token vectors and functions are learned. In the lexical part, n-grams are weighted by how rare they are in
             the examples; the weight of that part is chosen on the held-out examples after each epoch
   stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
