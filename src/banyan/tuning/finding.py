@@ -4,11 +4,13 @@ examples better than any others.)"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from banyan.evaluate.similarity import rho
+from banyan.support.rows import normalize_rows
 from banyan.tuning.batches import Batches
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 NDCG, SPEARMAN = "held_out_ndcg", "held_out_spearman"
 DEEPEST = 10
-WEIGHTS = 0.3 * 1.2 ** np.arange(12)  # lexical weights to choose from
+WEIGHTS = tuple(0.3 * 1.2**i for i in range(12))  # lexical weights to choose from
 
 
 class Found(NamedTuple):
@@ -26,23 +28,26 @@ class Found(NamedTuple):
 
 
 def figure(model: Banyan, held_out: Batches) -> Found:
-    """The figure with the best lexical weight; the present one, if it is as good."""
+    """The figure with the present lexical weight, or with the best one if it is clearly better."""
     vectors, n, E = model.encode_tokens(*held_out.batch()), len(held_out), model.config.dim
     if not model.config.lexical_dim:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+        normalize_rows(vectors)
     first, second = vectors[:n], vectors[n : 2 * n]
     learned, lexical = (first[:, part] @ second[:, part].T for part in (slice(E), slice(E, None)))
     present, left_out = model.config.lexical_weight, held_out.left_out()[:, :n]
-    name = NDCG if held_out.score is None else SPEARMAN
-    found = []
-    for weight in (present, *WEIGHTS.tolist()) if model.config.lexical_dim else (present,):
-        cosines = learned + lexical * (weight / present) ** 2  # up to a factor
-        if held_out.score is None:
-            value = 100 * float(ndcg(cosines, left_out).mean())
-        else:
-            value = rho(np.column_stack([held_out.score, cosines.diagonal()]))
-        found.append(Found(name, value, weight))
-    return max(found, key=lambda one: one.value)
+
+    def cosines(weight: float) -> np.ndarray:  # up to a factor
+        return learned + lexical * (weight / present) ** 2
+
+    if held_out.score is not None:
+        return Found(SPEARMAN, rho(np.column_stack([held_out.score, cosines(present).diagonal()])), present)
+    now = ndcg(cosines(present), left_out)
+    found = {weight: ndcg(cosines(weight), left_out) for weight in WEIGHTS if model.config.lexical_dim}
+    best = max(found, key=lambda weight: found[weight].mean(), default=present)
+    gain = found.get(best, now) - now
+    if gain.mean() <= 2 * gain.std() / math.sqrt(n):
+        return Found(NDCG, 100 * float(now.mean()), present)
+    return Found(NDCG, 100 * float(found[best].mean()), best)
 
 
 def ndcg(cosines: np.ndarray, left_out: np.ndarray) -> np.ndarray:
