@@ -148,5 +148,7 @@ def test_what_cannot_work_is_refused(base, tmp_path):
         tiny_model().tune(words(20), tmp_path / "out")
     with pytest.raises(BanyanError, match="pairs_weight must be above 0"):
         banyan.tune(base, words(20), tmp_path / "out", pairs_weight=0.0, infonce_weight=1.0, **HOW)
+    with pytest.raises(BanyanError, match="are for `banyan train`"):
+        banyan.tune(base, words(20), tmp_path / "out", infonce_weight=1.0, **HOW)
     with pytest.raises(BanyanError, match="settings of `banyan tune`"):
         banyan.train(tmp_path / "text.txt", tmp_path / "out", preset="tuned", quiet=True)

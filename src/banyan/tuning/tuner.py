@@ -77,6 +77,8 @@ def tune(
     config, given = folder.settle({"preset": "tuned", **overrides}, given, resume)
     if not config.pairs_weight:
         raise BanyanError("pairs_weight must be above 0: nothing else in tuning learns from the examples")
+    if config.infonce_weight or config.has_teacher:
+        raise BanyanError("infonce_weight and teachers are for `banyan train`: leave them out in tuning")
     read, told = _read(examples, columns, display)
     train, held_out = split(read, config.seed)
     batches = prepared(train, held_out, before.tokenizer, config.max_pieces)
