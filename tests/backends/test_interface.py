@@ -41,7 +41,7 @@ def test_every_back_end_has_the_signatures_of_the_interface(name):
     assert methods(type(encoder))["roots"] == methods(Encoder)["roots"]
     sums = backend.lexical_sums(np.zeros((3, 2), np.int8), 1.0, device)
     assert methods(type(sums)) == methods(LexicalSums)
-    ngrams = WordNgrams(spelling(["▁a"]), np.zeros((1, 2), np.int8), np.zeros(BUCKETS, np.uint8), False)
+    ngrams = WordNgrams(spelling(["▁a"]), np.zeros(BUCKETS, np.uint8), 2, False)
     assert methods(type(backend.word_sums(ngrams, 1.0, device))) == methods(LexicalSums)
 
 
