@@ -61,7 +61,7 @@ def main() -> None:
     texts = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     with tempfile.TemporaryDirectory() as folder:
         export.static(model, Path(folder) / "static")
-        lexical = model.config.lexical_ngrams != "words"  # ONNX cannot hash n-grams
+        lexical = not model.config.hashes_words  # ONNX cannot hash n-grams
         export.onnx(model, Path(folder) / "onnx", lexical)
         bag: Encode = StaticModel.from_pretrained(Path(folder) / "static").encode
         graph = of_graph(model, Path(folder) / "onnx")

@@ -68,7 +68,7 @@ def main() -> None:
         models = {name: built(settings, tokenizer, store) for name, settings in KINDS.items()}
     texts = [sentence for sentence, _ in zip(corpus, range(SENTENCES), strict=False)]
     for model in models.values():
-        if model.config.lexical_dim and model.config.lexical_ngrams == "words":
+        if model.config.hashes_words:
             check(model, texts[:200])
     best = dict.fromkeys(models, float("inf"))
     for _ in range(ROUNDS):

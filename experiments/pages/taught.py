@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 from experiments.pages.ideas import SENTENCES
 from experiments.pages.markdown import section, table
 from experiments.pages.since import SETTINGS, changed_since
 from experiments.pages.translated import mean_of_languages
-from experiments.records.estimates import Estimate
+from experiments.records.estimates import Estimate, mean_of
 from experiments.records.material import Material
 from experiments.records.sets import SPEARMAN, STS, WORDS
 
@@ -59,8 +58,7 @@ def running(material: Material) -> str:
 
 
 def _dev_mean(material: Material, run: str) -> Estimate:
-    each = [material.records.figure(run, task, SPEARMAN).values for task in SENTENCES.values()]
-    return Estimate(tuple(statistics.fmean(values) for values in zip(*each, strict=True)))
+    return mean_of([material.records.figure(run, task, SPEARMAN) for task in SENTENCES.values()])
 
 
 def taught(material: Material) -> str:

@@ -10,7 +10,7 @@ from banyan.evaluate.suites import LANGUAGES
 from banyan.evaluate.translation import BACK, FORWARD
 from experiments.pages.markdown import section, table
 from experiments.pages.since import changed_since
-from experiments.records.estimates import Estimate
+from experiments.records.estimates import Estimate, mean_of
 from experiments.records.material import Material
 from experiments.records.sets import NAMES, SPEARMAN
 
@@ -83,8 +83,4 @@ def _words(pmi: dict[str, Any] | None, languages: Sequence[str], held_out: str, 
 def _mean(material: Material, languages: Sequence[str], task: str, metric: str) -> Estimate:
     """The figure of one language, or the mean over several for each seed that all of them have."""
     each = [material.records.figure(f"translated-{name}", task, metric) for name in languages]
-    if len(each) == 1:
-        return each[0]
-    seeds = min(one.n for one in each)
-    by_seed = zip(*(one.values[:seeds] for one in each), strict=True)
-    return Estimate(tuple(statistics.fmean(values) for values in by_seed))
+    return each[0] if len(each) == 1 else mean_of(each)

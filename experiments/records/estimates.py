@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 NOT_RUN = "not run yet"
@@ -37,6 +38,13 @@ class Estimate(NamedTuple):
             return f"{self.mean:.2f} ± {self.sd:.2f} ({self.n})"
         interval = f" [{self.low:.1f}, {self.high:.1f}]" if self.low is not None else ""
         return f"{self.mean:.2f}{interval} (1)"
+
+
+def mean_of(each: Sequence[Estimate]) -> Estimate:
+    """The mean of several figures, for each seed that all of them have."""
+    seeds = min(one.n for one in each)
+    by_seed = zip(*(one.values[:seeds] for one in each), strict=True)
+    return Estimate(tuple(statistics.fmean(values) for values in by_seed))
 
 
 def paper_told(cell: dict[str, Any] | None) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import lzma
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from experiments.data import PARAGRAPHS, corpus
+from experiments.data import PARAGRAPHS
+from experiments.translations.split import corpus_text
 
 THIRD = "third"
 MILLIONS = {"0.3M": 0.3, "1M": 1.0, "3M": 3.0}  # words from the start of the English corpus, which is shuffled
@@ -16,9 +16,9 @@ BOTH = "20M"  # both English corpora, without duplicates, as single sentences
 
 def lines(data: Path, language: str, amount: str) -> Iterator[str]:
     """The sentences of an amount of text."""
-    whole = _lines(corpus(data, language, "train"))
+    whole = corpus_text(data, language)
     if amount == BOTH:
-        paragraphs = _lines(corpus(data, PARAGRAPHS, "train"))
+        paragraphs = corpus_text(data, PARAGRAPHS)
         sentences = (sentence for paragraph in paragraphs for sentence in paragraph.split("\t"))
         yield from dict.fromkeys(chain(whole, sentences))
         return
@@ -31,9 +31,3 @@ def lines(data: Path, language: str, amount: str) -> Iterator[str]:
             return
         left -= len(line.split())
         yield line
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with lzma.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        for line in file:
-            yield line.rstrip("\n")

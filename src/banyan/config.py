@@ -252,6 +252,11 @@ class Config:
         return bool(self.teacher_weight or self.teacher_infonce_weight)
 
     @property
+    def hashes_words(self) -> bool:
+        """Whether there are lexical dimensions, and they hold n-grams of words."""
+        return self.lexical_dim > 0 and self.lexical_ngrams == "words"
+
+    @property
     def parts(self) -> list[tuple[int, int, float]]:
         """The parts of an embedding that are scaled separately: first dimension, end, norm."""
         parts = [(0, self.taught_dim, self.taught_weight), (self.taught_dim, self.dim, 1.0)]

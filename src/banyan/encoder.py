@@ -69,7 +69,7 @@ class Banyan:
         self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
         self._lexical: LexicalSums | None = None
         self._words: WordNgrams | None = None  # if they are in the lexical dimensions
-        if config.lexical_dim and config.lexical_ngrams == "words":
+        if config.hashes_words:
             found = spelling(tokenizer.pieces), weights["lexical_idf"]
             self._words = WordNgrams(*found, config.lexical_dim, config.sublinear_tf)
             self._lexical = backend.word_sums(self._words, config.lexical_weight, place)
@@ -432,7 +432,7 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {error}") from None
     expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
-    if config.lexical_dim and config.lexical_ngrams == "words":
+    if config.hashes_words:
         expected["lexical_idf"] = (BUCKETS,)
     elif config.lexical_dim:
         expected["lexical"] = (vocab_size, config.lexical_dim)

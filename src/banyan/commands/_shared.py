@@ -55,6 +55,22 @@ def setting_argument(parser: Any, setting: Setting, help: str | None = None) -> 
     parser.add_argument(flag(setting.name), **option)
 
 
+def run_arguments(group: Any) -> None:
+    """Add the options of a training run: where it runs, and what it keeps."""
+    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    group.add_argument("--overwrite", action="store_true", help="replace the model or the run in DIR")
+    checkpoint = "time between checkpoints (default: 60)"
+    group.add_argument(
+        "--checkpoint-every", type=float, default=60.0, dest="checkpoint_seconds", metavar="SECONDS", help=checkpoint
+    )
+    device = "auto, cpu, cuda, cuda:1, mps or xpu (default: auto, a GPU if there is one)"
+    group.add_argument("--device", default="auto", metavar="NAME", help=device)
+    deterministic = "bit-identical results on a GPU, at some cost in speed (always the case on a CPU)"
+    group.add_argument("--deterministic", action="store_true", help=deterministic)
+    group.add_argument("--tensorboard", action="store_true", help="also log to TensorBoard, in DIR/tensorboard")
+    group.add_argument("--quiet", action="store_true", help=QUIET)
+
+
 def value_in_words(config: Config, setting: Setting) -> str:
     """The value of a setting, for the help."""
     value = getattr(config, setting.name)

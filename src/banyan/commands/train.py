@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import QUIET, SOURCES, column_argument, flag, setting_argument, value_in_words
+from banyan.commands._shared import SOURCES, column_argument, flag, run_arguments, setting_argument, value_in_words
 from banyan.support.needs import needs
 
 GROUP, ORDER = "train", 1
@@ -91,20 +91,9 @@ def _run_arguments(group: argparse._ArgumentGroup) -> None:
     pairs = "after each epoch, report the Spearman correlation on this file (lines of two texts and a score)"
     group.add_argument("--eval", dest="pairs", metavar="FILE", help=pairs)
     group.add_argument("--init", metavar="MODEL", help="start from the weights and the tokenizer of a finished model")
-    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
-    group.add_argument("--overwrite", action="store_true", help="replace the model or the run in DIR")
-    checkpoint = "time between checkpoints (default: 60)"
-    group.add_argument(
-        "--checkpoint-every", type=float, default=60.0, dest="checkpoint_seconds", metavar="SECONDS", help=checkpoint
-    )
-    device = "auto, cpu, cuda, cuda:1, mps or xpu (default: auto, a GPU if there is one)"
-    group.add_argument("--device", default="auto", metavar="NAME", help=device)
     precision = "precision of the output layer (default: auto, the fastest the device supports)"
     group.add_argument("--precision", default="auto", metavar="auto|float32|tf32|bf16", help=precision)
-    deterministic = "bit-identical results on a GPU, at some cost in speed (always the case on a CPU)"
-    group.add_argument("--deterministic", action="store_true", help=deterministic)
-    group.add_argument("--tensorboard", action="store_true", help="also log to TensorBoard, in DIR/tensorboard")
-    group.add_argument("--quiet", action="store_true", help=QUIET)
+    run_arguments(group)
 
 
 class _Help(argparse.Action):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import MODEL, QUIET, setting_argument, value_in_words
+from banyan.commands._shared import MODEL, run_arguments, setting_argument, value_in_words
 from banyan.support.needs import needs
 
 GROUP, ORDER = "train", 2
@@ -50,22 +50,7 @@ def arguments(parser: Parser) -> None:
         words = "most passes over the examples" if name == "epochs" else setting.help
         words = words.replace("sentences or passages", "examples")
         setting_argument(group, setting, f"{words} (default: {value_in_words(config, setting)})")
-    _run_arguments(parser.add_argument_group("run"))
-
-
-def _run_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
-    group.add_argument("--overwrite", action="store_true", help="replace the model or the run in DIR")
-    checkpoint = "time between checkpoints (default: 60)"
-    group.add_argument(
-        "--checkpoint-every", type=float, default=60.0, dest="checkpoint_seconds", metavar="SECONDS", help=checkpoint
-    )
-    device = "auto, cpu, cuda, cuda:1, mps or xpu (default: auto, a GPU if there is one)"
-    group.add_argument("--device", default="auto", metavar="NAME", help=device)
-    deterministic = "bit-identical results on a GPU, at some cost in speed (always the case on a CPU)"
-    group.add_argument("--deterministic", action="store_true", help=deterministic)
-    group.add_argument("--tensorboard", action="store_true", help="also log to TensorBoard, in DIR/tensorboard")
-    group.add_argument("--quiet", action="store_true", help=QUIET)
+    run_arguments(parser.add_argument_group("run"))
 
 
 def run(options: argparse.Namespace) -> None:

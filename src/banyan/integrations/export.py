@@ -175,7 +175,7 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     config = model.config
     if config.structure != "induced":
         raise BanyanError(f"only models with induced trees can be exported to ONNX, not {config.structure} ones")
-    if lexical and config.lexical_dim and config.lexical_ngrams == "words":
+    if lexical and config.hashes_words:
         raise BanyanError(
             "ONNX cannot hash the n-grams of words: export without the lexical dimensions (--no-lexical), "
             "or train with --lexical-ngrams pieces"

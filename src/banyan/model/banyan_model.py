@@ -38,7 +38,7 @@ class BanyanModel(nn.Module):
         if config.has_output_layer:
             self.out_weight = nn.Parameter(torch.empty(vocab_size, E))
             self.out_bias = nn.Parameter(torch.empty(vocab_size))
-        if config.lexical_dim and config.lexical_ngrams == "words":  # computed from the training text, never learned
+        if config.hashes_words:  # computed from the training text, never learned
             self.lexical_idf = nn.Parameter(torch.zeros(BUCKETS, dtype=torch.uint8), requires_grad=False)
         elif config.lexical_dim:
             sketches = torch.zeros(vocab_size, config.lexical_dim, dtype=torch.int8)

@@ -35,7 +35,7 @@ def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torc
         rows += config.init_ppmi * initial.ppmi_vectors(*paragraphs, len(pieces), config.dim, config.seed, device)
     if config.init_sketch or config.init_ppmi:
         model.embedding.copy_(torch.from_numpy(rows))
-    if config.lexical_dim and config.lexical_ngrams == "words":
+    if config.hashes_words:
         spelling = word_ngrams.spelling(pieces)
         model.lexical_idf.copy_(torch.from_numpy(word_ngrams.weights_of(*sentences, spelling)))
     elif config.lexical_dim:  # different random vectors from those of the leaves

@@ -102,6 +102,12 @@ def training_text(folder: Path) -> str:
     return " ".join(text.partition("## Training text\n")[2].partition("\n## ")[0].split())
 
 
+def text_since(summary: str, start: str | Path | None) -> str:
+    """What the model card says about the text. A model that starts from another one has read that one's, too."""
+    before = training_text(Path(start)) if start else ""
+    return f"{summary}\n\nIt started from a model with this training text: {before}" if before else summary
+
+
 def last_epoch(metrics: Path) -> dict[str, Any]:
     """The metrics of the last epoch that was finished."""
     lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []

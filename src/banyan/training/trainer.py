@@ -285,17 +285,13 @@ class _Job:
                 freeze(model.functions)
             given = bool(self.weights)
             place = self.folder, model, self.pieces
-            run = Run(*place, *data, self.share, self._text(summary), self.display, us, self.lessons, given)
+            text = card.text_since(summary, self.given.init)
+            run = Run(*place, *data, self.share, text, self.display, us, self.lessons, given)
         run.start_from(self.weights)
         with closing(run):
             run.go(checkpoint_seconds, tensorboard)
             with us.together():
                 return run.finish(self.teaching.told(self.lessons, self.given.init))
-
-    def _text(self, summary: str) -> str:
-        """What the model card says about the text. A model that starts from another one has read that one's, too."""
-        before = card.training_text(Path(self.given.init)) if self.given.init else ""
-        return f"{summary}\n\nIt started from a model with this training text: {before}" if before else summary
 
 
 def _corpus(

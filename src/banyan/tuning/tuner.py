@@ -121,9 +121,7 @@ def _read(source: Any, columns: Sequence[str] | None, display: Display) -> tuple
 def _summary(told: str, path: str | Path | None, start: Path) -> str:
     """What the model card says about the text."""
     name = f" of {Path(path).name}" if path else ""
-    text = f"Tuned on texts that belong together{name}: {told}"
-    before = card.training_text(start)
-    return f"{text}\n\nIt started from a model with this training text: {before}" if before else text
+    return card.text_since(f"Tuned on texts that belong together{name}: {told}", start)
 
 
 def _tell(measured: Measured, path: Path, display: Display) -> None:
@@ -136,7 +134,7 @@ def _tell(measured: Measured, path: Path, display: Display) -> None:
 
 def _recounted(model: Banyan, texts: Store) -> dict[str, np.ndarray]:
     """The weights of the model. The n-grams of its lexical part are weighted by how rare they are in these texts."""
-    if model.config.lexical_dim == 0 or model.config.lexical_ngrams != "words":
+    if not model.config.hashes_words:
         return model.weights
     sample = texts.batch(shuffled(len(texts), 0, 0))  # document frequencies are counted in its first texts
     return {**model.weights, "lexical_idf": weights_of(*sample, spelling(model.tokenizer.pieces))}

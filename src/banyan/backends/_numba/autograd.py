@@ -36,14 +36,21 @@ def graph_of_batch(
     return disentangled(forest) if plain else entangle(forest)
 
 
+def _up(
+    graph: Graph, dropout: Dropout, embedding: Tensor, functions: tuple[Tensor, ...]
+) -> tuple[Functions, np.ndarray]:
+    """The functions, and the up vector of every node."""
+    f = _as_numpy(functions)
+    leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
+    return f, up_pass(graph, leaves, f, dropout)
+
+
 class UpAndDown(torch.autograd.Function):
     """Both passes over a graph."""
 
     @staticmethod
     def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
-        f = _as_numpy(functions)
-        leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
-        up = up_pass(graph, leaves, f, dropout)
+        f, up = _up(graph, dropout, embedding, functions)
         down = down_pass(graph, up, f, dropout)
         ctx.saved = graph, dropout, f, up, down, embedding.shape
         ctx.set_materialize_grads(False)
@@ -61,9 +68,7 @@ class Up(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
-        f = _as_numpy(functions)
-        leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
-        up = up_pass(graph, leaves, f, dropout)
+        f, up = _up(graph, dropout, embedding, functions)
         ctx.saved = graph, dropout, f, up, embedding.shape
         return torch.from_numpy(up[graph.root])
 
