@@ -19,11 +19,14 @@ from tests.helpers.places import HELPERS
 
 pytest.importorskip("lancedb")
 
+from lancedb.index import FTS
+
 from banyan import Banyan, BanyanError
 from banyan.commands import main
 from banyan.explanation import Explanation
 from banyan.integrations import hub
 from banyan.search import rows as search_rows
+from banyan.search.compounds import with_parts
 from banyan.search.highlight import highlights, marked
 from banyan.search.index import Index, Maker
 from banyan.search.searching import Searcher, fused
@@ -103,6 +106,33 @@ def test_words_of_other_scripts_are_whole(collection, tmp_path, text):
     collection.add(tmp_path / "one.txt")
     word = {"व": "विद्यालय", "我": "讀書", "ት": "ልጆች"}[text[0]]
     assert [hit.text for hit in collection.search(word, mode="words")] == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("call learn_on_batch() now.", "call learn_on_batch learn on batch() now."),
+        ("see numpy.linalg.", "see numpy.linalg. numpy linalg"),
+        ("an HTTPServer, a SampleBatch", "an HTTPServer HTTP Server, a SampleBatch Sample Batch"),
+        ("the U.S. has 3.14 or __x__; it isn't हिन्दी.", "the U.S. has 3.14 or __x__; it isn't हिन्दी."),
+    ],
+)
+def test_compound_names_get_their_parts(text, expected):
+    assert with_parts(text) == expected
+
+
+def test_compound_names_are_found_by_their_parts_and_older_indexes_still_work(collection, corpus, tmp_path):
+    (tmp_path / "one.txt").write_text("The policy calls learn_on_batch.\nThe cat sleeps.\n")
+    collection.add(tmp_path / "one.txt")
+    for query in ("batch", "learn_on_batch"):
+        assert [hit.row for hit in collection.search(query, mode="words")] == [1]
+    assert collection.search("batch")[0].columns == {}
+    table = search_rows._database(collection.folder).open_table("rows")
+    table.drop_columns(["_words"])  # as in format 1
+    table.create_index("text", config=FTS(base_tokenizer="icu", stem=False, remove_stop_words=False))
+    assert collection.search("batch", mode="words") == []
+    collection.add(corpus)
+    assert [hit.row for hit in collection.search("learn_on_batch", mode="words")] == [1]
 
 
 def test_fusion_is_the_mean_of_cosine_and_share_of_the_best_by_words():

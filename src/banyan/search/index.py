@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from banyan.support.display import Display
 
 Encode = Callable[[list[str]], np.ndarray]
-FORMAT = 1
+FORMAT = 2  # 1 is read, too: its full-text index has no parts of compound names
 RECORD = "index.json"
 BATCH_ROWS = 1 << 16  # rows written at a time,
 BATCH_CHARACTERS = 1 << 25  # or fewer if they are long,
@@ -301,8 +301,8 @@ def _read(folder: Path) -> Record:
         raise BanyanError(f"there is no index in {folder}; `banyan index` makes one")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if values["format"] != FORMAT:
-            raise BanyanError(f"{path} has format {values['format']}, but this version reads {FORMAT}: index again")
+        if values["format"] not in (1, FORMAT):
+            raise BanyanError(f"{path} has format {values['format']}, but this version reads up to {FORMAT}: index again")
         done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}
         return Record(Maker(**values["model"]), values["language"], done)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from banyan.errors import BanyanError, first_line
+from banyan.search.compounds import with_parts
 from banyan.support import files
 from banyan.support.needs import needs
 
@@ -27,6 +28,7 @@ PROBES = 50  # partitions to search, at least
 REFINED = 3000  # candidates to compare exactly, or five times k if that is more: docs/search.md
 NAME = "rows"
 OWN = ("text", "source", "row", "vector")  # columns that every row has
+WORDS = "_words"  # the text with the parts of compound names, for the full-text index; indexes of format 1 lack it
 OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
@@ -41,8 +43,9 @@ class Rows:
     def create(cls, folder: Path, dim: int, language: str | None) -> Rows:
         with needs("An index", "search"):
             import pyarrow as pa
-        kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim))
-        rows = cls(folder, _database(folder).create_table(NAME, schema=pa.schema(list(zip(OWN, kinds, strict=True)))))
+        kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim), pa.string())
+        schema = pa.schema(list(zip((*OWN, WORDS), kinds, strict=True)))
+        rows = cls(folder, _database(folder).create_table(NAME, schema=schema))
         rows._synced = set()
         rows._index_words(language)
         return rows
@@ -66,7 +69,7 @@ class Rows:
     @property
     def columns(self) -> dict[str, pyarrow.DataType]:
         """Name and type of the columns that come from sources."""
-        return {field.name: field.type for field in self._table.schema if field.name not in OWN}
+        return {field.name: field.type for field in self._table.schema if field.name not in (*OWN, WORDS)}
 
     @property
     def dim(self) -> int:
@@ -84,7 +87,8 @@ class Rows:
         with needs("An index", "search"):
             import pyarrow as pa
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
-        values = columns | {"vector": pa.FixedSizeListArray.from_arrays(flat, self.dim)}
+        words = pa.array([with_parts(text) for text in columns["text"].to_pylist()], pa.string())
+        values = columns | {"vector": pa.FixedSizeListArray.from_arrays(flat, self.dim), WORDS: words}
         schema = self._table.schema
         missing = {field.name: pa.nulls(len(vectors), field.type) for field in schema if field.name not in values}
         try:
@@ -151,7 +155,8 @@ class Rows:
         with needs("An index", "search"):
             from lancedb.query import MatchQuery
         match: Any = MatchQuery  # its type hints require all arguments
-        return self._found(self._table.search(match(text, "text"), query_type="fts"), k, where)
+        asked = match(with_parts(text), WORDS) if WORDS in self._table.schema.names else match(text, "text")
+        return self._found(self._table.search(asked, query_type="fts"), k, where)
 
     def _found(self, query: Any, k: int, where: str | None) -> list[dict]:
         with _condition(where):
@@ -193,7 +198,7 @@ class Rows:
         known = language is not None
         words = FTS(base_tokenizer="icu", stem=known, remove_stop_words=known, language=language or "English")
         try:
-            self._table.create_index("text", config=words)
+            self._table.create_index(WORDS, config=words)
         except (ValueError, RuntimeError) as error:
             raise BanyanError(f"cannot build a full-text index for language {language}: {first_line(error)}") from None
 

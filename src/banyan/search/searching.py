@@ -11,7 +11,7 @@ import numpy as np
 from banyan.errors import BanyanError
 from banyan.search.highlight import Highlight, highlights
 from banyan.search.index import Encode, Index
-from banyan.search.rows import OWN
+from banyan.search.rows import OWN, WORDS
 from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def fused(cosines: dict[int, float], bm25: dict[int, float]) -> dict[int, float]
     return {key: (cosine + bm25.get(key, 0.0) / most) / 2 for key, cosine in cosines.items()}
 
 
-_NOT_COLUMNS = (*OWN, "_rowid", "_score", "_distance", "_relevance_score")
+_NOT_COLUMNS = (*OWN, WORDS, "_rowid", "_score", "_distance", "_relevance_score")
 
 
 def _hit(row: dict, score: float, cosine: float, words: float | None) -> Hit:
