@@ -62,9 +62,9 @@ def test_texts_of_one_label_are_no_negatives():
 
 
 def test_examples_without_tokens_are_dropped_and_long_texts_are_cut():
-    examples = Examples.of(["cat", " "], ["the cat sat on the mat " * 20, "dog"])
+    examples = Examples.of(["cat", " ", "mat"], ["the cat sat on the mat " * 20, "dog", "house"])
     made = prepared(examples, NOBODY, tiny_model().tokenizer, 7)[0]
-    assert made.indices.tolist() == [0]
+    assert made.indices.tolist() == [0, 2]
     assert made.spans()[1].max() == 7
     with pytest.raises(BanyanError, match="nothing to tune on"):
         prepared(Examples.of(["", "cat"], ["dog", " "]), NOBODY, tiny_model().tokenizer, 7)

@@ -41,6 +41,18 @@ def test_at_most_so_many_are_held_out():
     assert len(split(examples, 0, share=0.5)[1]) == 150
 
 
+@pytest.mark.parametrize("n", [1, 2, 29])
+def test_nothing_is_held_out_of_few_examples(n):
+    train, held_out = split(chained(n), 0)
+    assert (len(train), len(held_out)) == (n, 0)
+    labelled, _ = paired_by_label([f"text {i}" for i in range(n)], np.zeros(n, np.int64))
+    assert len(split(labelled, 0)[1]) == 0
+
+
+def test_of_some_examples_enough_are_held_out_to_measure():
+    assert len(split(chained(30), 0)[1]) == 9  # groups of three
+
+
 def test_a_frequent_text_that_links_everything_stays_in_training():
     rng = np.random.default_rng(0)
     first = [f"title {i}" for i in range(200)] + [f"title {i}" for i in rng.permutation(200)[:150]]

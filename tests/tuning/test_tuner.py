@@ -143,6 +143,17 @@ def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
     assert moved(100.0) < moved(0.0) / 4
 
 
+def test_a_few_examples_are_all_learned_from(base, tmp_path):
+    pairs = Examples.of(["cat", "dog", "mat"], ["tree", "house", "green"])
+    before, tuned = Banyan.from_pretrained(base), banyan.tune(base, pairs, tmp_path / "tuned", **{**HOW, "lr": 0.1})
+    own = [np.diag(model.similarity(pairs.first, pairs.second)).mean() for model in (before, tuned)]
+    assert own[1] > own[0] + 0.1
+    with pytest.raises(BanyanError, match="needs at least two examples, or a negative"):
+        banyan.tune(base, pairs[:1], tmp_path / "one", **HOW)
+    with pytest.raises(BanyanError, match="at least two labels"):
+        banyan.tune(base, paired_by_label(["cat", "dog", "mat"], np.zeros(3))[0], tmp_path / "one", **HOW)
+
+
 def test_what_cannot_work_is_refused(base, tmp_path):
     with pytest.raises(BanyanError, match="must be in a folder"):
         tiny_model().tune(words(20), tmp_path / "out")

@@ -69,6 +69,15 @@ def adam(parameters: Iterable[torch.nn.Parameter], lr: float, falls: bool = Fals
     return torch.optim.Adam(parameters, lr=rate, fused=device.type in _FUSED_ADAM, capturable=device.type == "cuda")
 
 
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Change the learning rate, in place if it is a tensor on the device."""
+    group = optimiser.param_groups[0]
+    if isinstance(group["lr"], torch.Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
 @contextmanager
 def using(device: torch.device, deterministic: bool) -> Iterator[None]:
     """Make the device current, give torch as many threads as our kernels use and, if asked, deterministic algorithms

@@ -358,7 +358,7 @@ class Run:
         """Take the i-th step from now: forward, backward, optimiser. Return the loss and its parts, possibly still on
         the device."""
         if self.config.lr_decays:
-            self.optimiser.param_groups[0]["lr"] = self._rate(i)
+            devices.set_rate(self.optimiser, self._rate(i))
         loss, parts = self.loss(graph, dropout, targets)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

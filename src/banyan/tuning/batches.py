@@ -130,9 +130,19 @@ def prepared(train: Examples, held_out: Examples, tokenizer: Tokenizer, max_piec
     train_part, held_out_part = (
         _of(store, table, examples, some) for table, examples in zip(tables, (train, held_out), strict=True)
     )
-    if not len(train_part):
-        raise BanyanError("there is nothing to tune on: no example has two texts with words in them")
+    _check(train_part)
     return train_part, held_out_part
+
+
+def _check(train: Batches) -> None:
+    """Refuse examples that nothing can be learned from."""
+    if not len(train):
+        raise BanyanError("there is nothing to tune on: no example has two texts with words in them")
+    label = train.known.label
+    if label is not None and len(np.unique(label[train.indices])) == 1:
+        raise BanyanError("all texts have the same label: tuning needs texts of at least two labels")
+    if len(train) == 1 and train.counts[0] == 2:
+        raise BanyanError("tuning needs at least two examples, or a negative: there is nothing to tell one pair from")
 
 
 def _numbered(examples: Examples, number: dict[str, int]) -> np.ndarray:

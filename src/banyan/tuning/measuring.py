@@ -159,8 +159,8 @@ def as_retrieval(examples: Examples) -> Beir:
 class VectorsAndWords:
     """Ranks by vectors and BM25 together as Searcher does: it fuses the best documents of each.
 
-    BM25 divides words at punctuation. The full-text index of a Searcher keeps names such as a_b and a.b whole, so its
-    figures on code differ a little."""
+    BM25 divides words at punctuation. The full-text index of a Searcher has names such as a_b and a.b as a whole, too,
+    so its figures on code are a little better."""
 
     def __init__(self, encode: Encode, bm25: Bm25) -> None:
         self._encode, self._bm25 = encode, bm25
@@ -192,7 +192,7 @@ def _best(scores: np.ndarray) -> list[int]:
 
 
 def _verdict(systems: dict[str, Outcomes]) -> str:
-    """Return a sentence: whether tuning paid, and whether words, or both together, are better than tuned vectors."""
+    """Say whether tuning paid, and whether the tuned vectors, words alone, or both together are best."""
     last = {name: list(outcomes.values())[-1] for name, outcomes in systems.items()}
     tuned, before = last[TUNED], last[BEFORE]
     change = _compared(tuned, before)
@@ -200,30 +200,40 @@ def _verdict(systems: dict[str, Outcomes]) -> str:
         moved = f"{'raised' if change.sign > 0 else 'lowered'} {tuned.metric} of the vectors"
     else:
         moved = f"did not clearly change {tuned.metric} of the vectors:"
-    said = [f"Tuning {moved} from {before.value:.1f} to {tuned.value:.1f} ({change.shown})"]
+    said = [f"Tuning {moved} from {before.value:.1f} to {tuned.value:.1f} ({change.shown})."]
     of_words = [name for name in (BM25, CHARACTERS) if name in last]
-    if of_words:
-        best = max(of_words, key=lambda name: last[name].value)
-        against = _compared(last[best], tuned)
-        said.append(
-            f"words alone are {against.than} the tuned vectors: {best} {last[best].value:.1f} ({against.shown})"
-        )
-    if BOTH_TUNED in last:
-        single = max([TUNED, *of_words], key=lambda name: last[name].value)
-        gain = _compared(last[BOTH_TUNED], last[single])
-        alone = "the tuned vectors" if single == TUNED else single
-        together = f"{last[BOTH_TUNED].value:.1f} ({gain.shown})"
-        said.append(f"vectors and words together are {gain.than} {alone} alone: {together}")
-    return "; ".join(said) + "."
+    best_of_words = sorted(of_words, key=lambda name: -last[name].value)[:1]
+    rivals = [name for name in (TUNED, *best_of_words, BOTH_TUNED) if name in last]
+    if len(rivals) > 1:
+        said.append(_best_of({name: last[name] for name in rivals}))
+    return " ".join(said)
+
+
+_CALLED = {
+    TUNED: "the tuned vectors",
+    BM25: "words alone (BM25)",
+    CHARACTERS: "words alone (character TF-IDF)",
+    BOTH_TUNED: "vectors and words together",
+}
+
+
+def _best_of(rivals: dict[str, Outcome]) -> str:
+    """Return a sentence about which is best, and by how much."""
+    best, *others = sorted(rivals, key=lambda name: -rivals[name].value)
+    behind = [_compared(rivals[best], rivals[name]) for name in others]
+    listed = " and ".join(
+        f"{_CALLED[name]} with {rivals[name].value:.1f} ({lead.shown})"
+        for name, lead in zip(others, behind, strict=True)
+    )
+    top = f"{_CALLED[best]} with {rivals[best].metric} {rivals[best].value:.1f}"
+    if all(lead.sign > 0 for lead in behind):
+        return f"Best are {top}, ahead of {listed}."
+    return f"Highest are {top}, though not clearly, ahead of {listed}."
 
 
 class _Compared(NamedTuple):
     sign: int  # -1 or 1 if the interval excludes 0, else 0
     shown: str
-
-    @property
-    def than(self) -> str:
-        return ("worse than", "about as good as", "better than")[self.sign + 1]
 
 
 def _compared(one: Outcome, other: Outcome) -> _Compared:

@@ -74,12 +74,19 @@ class TuningRun(Run):
         super()._begin_epoch()
         if not self.config.hard_negatives:
             return
-        path = self.folder.work / "hard.npy"
+        path = self.folder.work / f"hard-{self.progress.epoch}.npy"
         if self.progress.batch == 0:
             given = self.config.hard_negatives, self.config.seed, self.progress.epoch
             with files.atomic(path) as temporary, open(temporary, "wb") as file:
                 np.save(file, hard_negatives(self.banyan(), self.text, *given))
         self.train_part = self.text.with_negatives(np.load(path))
+
+    def _save(self) -> None:
+        """Save the run, and remove the hard negatives of epochs that no resumed run can go back to."""
+        super()._save()
+        for path in self.folder.work.glob("hard-*.npy"):
+            if int(path.stem.removeprefix("hard-")) < self.progress.epoch:
+                path.unlink()
 
     def _is_done(self) -> bool:
         since = self.progress.epoch - self.progress.best_epoch
@@ -95,7 +102,7 @@ class TuningRun(Run):
         return None
 
     def _tell_what_is_ahead(self, steps: int) -> None:
-        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few)"
+        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few with texts of their own)"
         where = devices.described(self.device, self.model.precision)
         self.display.note(f"tuning on {len(self.text):,} examples{held_out}: at most {steps:,} steps on {where}")
 

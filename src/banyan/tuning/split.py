@@ -9,9 +9,14 @@ import numpy as np
 
 from banyan.tuning.examples import Examples, linked, numbered, paired_by_label
 
+FEWEST = 30  # with fewer examples, all are needed to train on
+HELD_OUT = 10  # examples to hold out, at least; with fewer than half of that, figures would say nothing
+
 
 def split(examples: Examples, seed: int, share: float = 0.1, most: int = 1000) -> tuple[Examples, Examples]:
     """Return the examples to train on and the examples held out. No text is first or second text on both sides.
+
+    Nothing is held out of fewer than FEWEST examples.
 
     share, most: hold out this share of the examples, and at most this many. Whole groups are held out, so it may be a
     few less. If groups are too large for that, because a frequent text links most examples, frequent texts do not
@@ -21,11 +26,15 @@ def split(examples: Examples, seed: int, share: float = 0.1, most: int = 1000) -
     Examples that were paired by label are held out by text, and both sides are paired again.
 
     A negative is removed from an example if the other side has its text."""
-    target = int(min(max(share * len(examples), 1), most))
+    if len(examples) < FEWEST:
+        return examples, examples[:0]
+    target = int(min(max(share * len(examples), HELD_OUT), most))
     if examples.label is not None:
         return _by_text(examples, target, seed)
     first, second = numbered(examples.first, examples.second)
     held = _by_group(first, second, target, np.random.default_rng(seed))
+    if len(held) < HELD_OUT / 2:
+        return examples, examples[:0]
     texts = np.unique([first[held], second[held]])
     apart = ~(np.isin(first, texts) | np.isin(second, texts))
     return _negatives_apart(examples[apart], examples[held])
