@@ -302,7 +302,7 @@ def _read(folder: Path) -> Record:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["format"] not in (1, FORMAT):
-            raise BanyanError(f"{path} has format {values['format']}, but this version reads up to {FORMAT}: index again")
+            raise BanyanError(f"{path} has format {values['format']}, this version reads up to {FORMAT}: index again")
         done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}
         return Record(Maker(**values["model"]), values["language"], done)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -102,9 +102,10 @@ class TuningRun(Run):
         return None
 
     def _tell_what_is_ahead(self, steps: int) -> None:
-        held_out = f", {len(self.dev_part):,} held out" if self.dev_part else ", none held out (too few with texts of their own)"
+        held_out = f"{len(self.dev_part):,}" if self.dev_part else "none (too few have texts of their own)"
         where = devices.described(self.device, self.model.precision)
-        self.display.note(f"tuning on {len(self.text):,} examples{held_out}: at most {steps:,} steps on {where}")
+        told = f"tuning on {len(self.text):,} examples, held out: {held_out}; at most {steps:,} steps on {where}"
+        self.display.note(told)
 
     def _graphs(
         self,
