@@ -23,7 +23,7 @@ from banyan.tokenizer.rules import BYTES
 SHORTEST, LONGEST = 3, 4  # n-grams
 SAMPLE = 30_000  # sentences from which document frequencies are estimated
 MOST = 30_000_000  # tokens of the corpus that are counted
-NEAR = 10  # tokens to either side, weighted by distance
+NEAR = 30  # tokens to either side, weighted by distance
 SMOOTH = 0.875  # context distribution smoothing: the power of the expected frequencies, which tempers rare tokens
 RARE = 1e-4  # relative frequency at which a token's PPMI vector has half its norm
 ROUNDS, SPARE = 4, 16  # rounds of subspace iteration; dimensions beyond those that are kept
