@@ -17,6 +17,7 @@ backends      the kernels: Numba, torch, Triton
 teachers      vectors of a teacher, for a student to learn from
 training      train(): runs, checkpoints, metrics, several processes, model card
 tuning        tune a trained model on texts that belong together; measure whether it paid
+classify      classifiers on top of a model: train, predict, explain
 evaluate      similarity, retrieval and classification with confidence intervals
 search        an index on disk, search, clusters, maps
 serve         the HTTP server

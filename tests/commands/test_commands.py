@@ -22,7 +22,7 @@ from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from tests.helpers.commands import unhurried
 
-COMMANDS = ["train", "tune", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
+COMMANDS = ["train", "tune", "classify", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
 COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline"]
 
 

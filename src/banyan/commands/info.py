@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _about(model: Banyan, folder: Path) -> dict[str, Any]:
+    from banyan.classify.classifier import about_classifier
     from banyan.training import card
 
     config, text = model.config, card.training_text(folder)
@@ -52,6 +53,7 @@ def _about(model: Banyan, folder: Path) -> dict[str, Any]:
         "vocabulary": len(model.embedding),
         "training text": text or {},
         "taught by": model.taught_by or {},
+        "classifier": about_classifier(folder),
         "parameters": {
             "composition and decomposition": sum(vector.size for vector in model.functions),
             "embedding": model.embedding.size,
@@ -71,9 +73,22 @@ def _in_words(about: dict[str, Any], model: Banyan) -> dict[str, Any]:
     about = {**about, "settings": card.settings_in_words(model, about.get("last epoch", {}))}
     if model.taught_by:
         about["taught by"] = taught_by.described(model.taught_by, model.config)
+    if "classifier" in about:
+        about["classifier"] = _classifier(about["classifier"])
     if not about["parameters"][_OUTPUT_LAYER]:
         about["parameters"] = {**about["parameters"], _OUTPUT_LAYER: f"0 ({card.NO_OUTPUT_LAYER})"}
     return about
+
+
+def _classifier(about: dict[str, Any]) -> dict[str, Any]:
+    inputs = "pairs of texts" if about["pair"] else "texts"
+    found: dict[str, Any] = {
+        "inputs": f"{inputs}, {'several labels each' if about['several'] else 'one label each'}",
+        "classes": ", ".join(about["classes"]),
+        "trained on": about["texts"],
+    }
+    held_out = {name: value for name, value in about.get("figures", {}).items() if not isinstance(value, dict)}
+    return found | {f"held-out {name.replace('_', ' ')}": value for name, value in held_out.items()}
 
 
 def _shown(value: object) -> str:

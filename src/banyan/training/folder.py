@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
 from banyan.support import files
 
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
-RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS)
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS, ABOUT, HEAD, CONFUSION)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.

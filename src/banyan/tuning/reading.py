@@ -35,7 +35,7 @@ def read_examples(source: Any, columns: Sequence[str] | None = None) -> Read:
     a datasets.Dataset; a dict of columns; or two lists of texts, with a third of scores or negatives if there is one.
     columns: the names of two texts, and of a score or a negative if there is one; or of a text and a label. Without
     them, columns are recognised by their names (see banyan.tuning.layout) or by what they hold."""
-    table = _opened(source)
+    table = opened(source)
     layout = recognise(table, columns)
     report = Report(files=int(isinstance(table, TableFile)))
     rows = table.rows(layout.places, report, header=layout.header)
@@ -138,9 +138,10 @@ def _doubt(examples: Examples, layout: Layout) -> str:
 # --- Sources ---------------------------------------------------------------------------------------------------------
 
 
-def _opened(source: Any) -> Table:
+def opened(source: Any, what: str = "pairs of texts") -> Table:
+    """A file or columns in memory. what: what the file holds, for error messages."""
     if isinstance(source, str | os.PathLike):
-        return TableFile(Path(source), "pairs of texts")
+        return TableFile(Path(source), what)
     if hasattr(source, "collect"):
         source = source.collect()  # a lazy frame of polars
     if isinstance(source, Mapping):

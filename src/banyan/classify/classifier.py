@@ -1,0 +1,191 @@
+"""Classifier: what a folder with a classifier predicts, and why. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from banyan._version import __version__
+from banyan.classify.calibration import Calibration, probabilities
+from banyan.classify.features import OVERLAPS, Features, Ragged, Vocabulary, width
+from banyan.classify.figures import predicted
+from banyan.classify.head import Head
+from banyan.encoder import Banyan
+from banyan.errors import BanyanError
+from banyan.support import files
+
+if TYPE_CHECKING:
+    from banyan.classify.decision import Decision
+
+ABOUT, HEAD, CONFUSION = "classifier.json", "classifier.safetensors", "confusion.png"
+FORMAT = "1"
+Inputs = Sequence[str] | Sequence[tuple[str, str]] | Sequence[str | tuple[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A model with a classifier on top: predicts the labels of texts, or of pairs of texts.
+
+    >>> classifier = Classifier.from_pretrained("classifier/")
+    >>> classifier.predict(["The parcel never arrived."])
+    ['delivery']
+    """
+
+    model: Banyan
+    classes: list[str]
+    several: bool  # a text may have several labels, or none
+    pair: bool  # the inputs are pairs of texts
+    head: Head = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
+    calibration: Calibration
+    about: dict[str, Any] = field(repr=False, default_factory=dict)  # how it was trained, and its held-out figures
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Classifier:
+        """Load a folder written by `banyan classify train`, or one of that kind on the Hugging Face Hub."""
+        return cls.of(Banyan.from_pretrained(path, device))
+
+    @classmethod
+    def of(cls, model: Banyan) -> Classifier:
+        """The classifier in the folder that a model was loaded from."""
+        folder = model.folder
+        if folder is None or not has_classifier(folder):
+            raise BanyanError(
+                f"{folder or 'the model'} has no classifier: train one with `banyan classify train MODEL LABELLED "
+                "--out DIR`"
+            )
+        about, arrays = _read(folder, model)
+        table = np.zeros((1 << about["bits"], len(about["classes"])), np.float32)
+        idf = np.zeros(1 << about["bits"], np.float32)
+        table[arrays["bucket"]], idf[arrays["bucket"]] = arrays["table"], arrays["idf"]
+        vocabulary = Vocabulary(idf, arrays["mean"], arrays["deviation"], arrays["frequency"])
+        head = Head(arrays["weight"], arrays["bias"], table)
+        calibration = Calibration(about["slope"], about["offset"])
+        return cls(model, about["classes"], about["several"], about["pair"], head, vocabulary, calibration, about)
+
+    def save(self, folder: Path) -> None:
+        """Write the files of the classifier beside those of its model."""
+        from safetensors.numpy import save_file
+
+        (folder / ABOUT).unlink(missing_ok=True)  # written last: without it, there is no classifier
+        bucket = np.flatnonzero(self.vocabulary.idf)
+        arrays = {
+            **{name: getattr(self.vocabulary, name) for name in ("mean", "deviation", "frequency")},
+            "weight": self.head.weight,
+            "bias": self.head.bias,
+            "bucket": bucket.astype(np.int32),
+            "table": self.head.table[bucket],
+            "idf": self.vocabulary.idf[bucket],
+        }
+        with files.atomic(folder / HEAD) as temporary:
+            save_file(arrays, temporary, metadata={"banyan": json.dumps({"format": FORMAT})})
+        about = {
+            "format": FORMAT,
+            "banyan_version": __version__,
+            "classes": self.classes,
+            "several": self.several,
+            "pair": self.pair,
+            "bits": self.vocabulary.bits,
+            "slope": self.calibration.slope,
+            "offset": self.calibration.offset,
+            **self.about,
+        }
+        files.write_text(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+
+    # --- Predictions -------------------------------------------------------------------------------------------------
+
+    def predict(self, texts: Inputs) -> list[Any]:
+        """The label of each text, or a list of labels if texts may have several."""
+        p = self.predict_proba(texts)
+        if not self.several:
+            return [self.classes[c] for c in p.argmax(1)]
+        return [[self.classes[c] for c in np.flatnonzero(row)] for row in predicted(p, True)]
+
+    def predict_proba(self, texts: Inputs) -> np.ndarray:
+        """The probability of each class, float32 [n, C], calibrated on held-out texts."""
+        return probabilities(self.scores(texts), self.several)
+
+    def scores(self, texts: Inputs) -> np.ndarray:
+        """The calibrated scores of each class, float32 [n, C], before they become probabilities."""
+        return self.scores_of_tokens(self.features.tokenised(self.columns(texts)))
+
+    def scores_of_tokens(self, texts: tuple[Ragged, ...]) -> np.ndarray:
+        """texts: one column of tokenised texts, or two."""
+        found = np.empty((len(texts[0]), len(self.classes)), np.float32)
+        for rows in self.features.blocks(texts):
+            block = tuple(part.take(rows) for part in texts)
+            found[rows] = self.head.scores(self.features.dense(block), self.vocabulary.sparse(block))
+        return self.calibration(found)
+
+    def explain(self, text: str | tuple[str, str], label: str | None = None) -> Decision:
+        """Which words decided, and how much each contributed. label: by default the most probable one."""
+        from banyan.classify.decision import decision
+
+        own = tuple(column[0] for column in self.columns([text]))
+        if label is not None and label not in self.classes:
+            raise BanyanError(f"there is no class {label!r}; the classes are {', '.join(self.classes[:20])}")
+        return decision(self, own, label)
+
+    @cached_property
+    def features(self) -> Features:
+        return Features(self.model, self.vocabulary)
+
+    def columns(self, texts: Inputs) -> tuple[list[str], ...]:
+        """The texts as one column, or pairs as two. Raise an error if they are something else."""
+        if isinstance(texts, str):
+            raise BanyanError("expected a list of texts, not one string: put it in a list")
+        if not self.pair:
+            for row, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise BanyanError(f"text {row} is {type(text).__name__}, not a string")
+            return (list(texts),)  # type: ignore[arg-type]
+        for row, pair in enumerate(texts):
+            if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise BanyanError(f"input {row} is not a pair of texts, which this classifier needs")
+        return [pair[0] for pair in texts], [pair[1] for pair in texts]
+
+
+def has_classifier(folder: Path) -> bool:
+    return (folder / ABOUT).is_file()
+
+
+def about_classifier(folder: Path) -> dict[str, Any]:
+    """The content of classifier.json; empty if the folder has no classifier."""
+    if not has_classifier(folder):
+        return {}
+    try:
+        about = dict(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise BanyanError(f"cannot read {folder / ABOUT}: {error}") from None
+    if str(about.get("format")) != FORMAT:
+        raise BanyanError(f"{folder / ABOUT} has the format {about.get('format')!r}, which this version cannot read")
+    return about
+
+
+def _read(folder: Path, model: Banyan) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    about = about_classifier(folder)
+    try:
+        arrays = load_file(folder / HEAD)
+        classes, pair = len(about["classes"]), about["pair"]
+        expected = {
+            "weight": (width(model, pair), classes),
+            "bias": (classes,),
+            "table": (len(arrays["bucket"]), classes),
+            "mean": (OVERLAPS if pair else 0,),
+            "frequency": (len(model.embedding) if pair else 0,),
+        }
+    except (OSError, SafetensorError, KeyError, TypeError) as error:
+        raise BanyanError(f"cannot read the classifier in {folder}: {error}") from None
+    for name, shape in expected.items():
+        if name not in arrays or arrays[name].shape != shape:
+            raise BanyanError(f"{folder / HEAD} does not match its {ABOUT} and model: {name} is not {shape}")
+    return about, arrays

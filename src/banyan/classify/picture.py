@@ -1,0 +1,46 @@
+"""The confusion matrix as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from banyan.support import files
+from banyan.support.drawing import shorten, visible
+from banyan.support.needs import needs
+
+MOST = 40  # classes in the picture: those with most texts
+_NUMBERS = 20  # classes up to which cells show numbers
+
+
+def draw(confusion: np.ndarray, classes: list[str], out: Path) -> None:
+    """Write a PNG: a row per true class, a column per predicted class, coloured by the share of the row."""
+    with needs("Drawing the confusion matrix", "train"):
+        from matplotlib.figure import Figure
+
+    shown = np.sort(np.argsort(-confusion.sum(1), kind="stable")[:MOST])
+    counts = confusion[np.ix_(shown, shown)]
+    names = [shorten(visible(classes[c]).replace("$", r"\$"), 24) for c in shown]
+    share = counts / np.maximum(confusion.sum(1)[shown, None], 1)
+    n = len(shown)
+    side = 2.6 + max(0.34 * n, 1.4) + 0.07 * max(map(len, names))
+    figure = Figure(figsize=(side, side - 0.4), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(share, cmap="Greens", vmin=0, vmax=1)
+    axes.set_xticks(range(n), names, rotation=45 if n > 2 or max(map(len, names)) > 10 else 0,
+                    ha="right" if n > 2 or max(map(len, names)) > 10 else "center", rotation_mode="anchor")  # fmt: skip
+    axes.set_yticks(range(n), names)
+    if n <= _NUMBERS:
+        for row, column in np.ndindex(n, n):
+            if counts[row, column]:
+                ink = "white" if share[row, column] > 0.6 else "#20262b"
+                axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", color=ink, fontsize=9)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true")
+    more = f", the {n} most frequent of {len(classes)} classes" if n < len(classes) else ""
+    axes.set_title(f"{counts.sum():,} held-out texts{more}", fontsize=10, color="#555555")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    with files.atomic(out) as temporary:
+        figure.savefig(temporary, format="png", dpi=130)

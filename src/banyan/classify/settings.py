@@ -1,0 +1,45 @@
+"""Settings: how a classifier learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from banyan.errors import BanyanError
+
+_BATCHES, _SEEN = 100, 200_000  # batches of an epoch and texts of a run to aim at, within the limits below
+_BATCH, _EPOCHS = (16, 256), (4, 20)
+
+
+@dataclass(frozen=True)
+class Settings:
+    frozen: bool = False  # keep the token vectors
+    balanced: bool = False  # weight classes by the inverse of their frequency
+    epochs: int | None = None  # at most; None: chosen from the number of texts
+    batch_size: int | None = None  # None: chosen from the number of texts
+    lr: float = 3e-3  # of the token vectors
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BanyanError(f"{name} must be at least 1, not {value}")
+        if not self.lr > 0:
+            raise BanyanError(f"lr must be above 0, not {self.lr}")
+
+    @classmethod
+    def checked(cls, values: dict[str, object]) -> Settings:
+        known = cls.__dataclass_fields__
+        for name in values:
+            if name not in known:
+                raise BanyanError(f"a classifier has no setting {name!r}; it has {', '.join(known)}")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def batch_for(self, texts: int) -> int:
+        fewest, most = _BATCH
+        power_of_two = 1 << max((texts // _BATCHES).bit_length() - 1, 0)
+        return self.batch_size or min(max(power_of_two, fewest), most)
+
+    def epochs_for(self, texts: int) -> int:
+        fewest, most = _EPOCHS
+        return self.epochs or min(max(_SEEN // max(texts, 1), fewest), most)

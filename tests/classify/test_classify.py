@@ -1,0 +1,294 @@
+"""Classifying texts of a few words. What the model is does not matter: it has random weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from banyan import Banyan, BanyanError
+from banyan.classify import Classifier, learning, train_classifier
+from banyan.classify.calibration import calibrated, log_loss, probabilities
+from banyan.classify.features import Ragged
+from banyan.classify.labelled import Labelled, read_labelled
+from banyan.classify.settings import Settings
+from banyan.classify.split import split
+from banyan.classify.trainer import prepared
+from banyan.encoder import WEIGHTS
+from banyan.model.word_ngrams import BUCKETS
+from tests.helpers.models import tiny_model
+
+WORDS = {"animal": ("cat", "dog"), "rest": ("sat", "slept"), "place": ("mat", "house", "tree")}
+FILLER = "the a on green over under".split()
+
+
+def texts(n: int, seed: int = 0) -> Labelled:
+    """The label of a text is that of one of its words. Classes are not balanced."""
+    rng = np.random.default_rng(seed)
+    label = rng.choice(list(WORDS), n, p=[0.6, 0.3, 0.1])
+    found = [" ".join(rng.permutation([rng.choice(WORDS[name]), *rng.choice(FILLER, 4)])) for name in label]
+    return Labelled((found,), [(str(name),) for name in label], False)
+
+
+def pairs(n: int, seed: int = 0) -> Labelled:
+    """Pairs are alike if the second text has the words of the first in another order."""
+    rng = np.random.default_rng(seed)
+    words = [word for some in WORDS.values() for word in some] + FILLER
+    first = [list(rng.choice(words, 4, replace=False)) for _ in range(n)]
+    alike = rng.random(n) < 0.5
+    second = [
+        list(rng.permutation(own)) if same else list(rng.choice(words, 4, replace=False))
+        for own, same in zip(first, alike, strict=True)
+    ]
+    columns = [" ".join(text) for text in first], [" ".join(text) for text in second]
+    return Labelled(columns, [("same" if same else "other",) for same in alike], False)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A random model with lexical dimensions, as default has."""
+    tiny = tiny_model()
+    config = replace(tiny.config, lexical_dim=8, lexical_ngrams="words", lexical_weight=0.5, sublinear_tf=True)
+    model = Banyan(config, tiny.tokenizer, {**tiny.weights, "lexical_idf": np.full(BUCKETS, 9, np.uint8)})
+    folder = tmp_path_factory.mktemp("base") / "model"
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(base, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("classifier") / "classifier"
+    train_classifier(base, texts(600), folder, quiet=True)
+    return folder
+
+
+def accuracy(classifier: Classifier, known: Labelled) -> float:
+    given = list(zip(*known.columns, strict=True)) if classifier.pair else known.columns[0]
+    return float(np.mean([label == own[0] for label, own in zip(classifier.predict(given), known.labels, strict=True)]))
+
+
+# --- Learning --------------------------------------------------------------------------------------------------------
+
+
+def test_a_classifier_knows_new_texts_and_says_how_sure_it_is(trained):
+    classifier = Classifier.from_pretrained(trained)
+    assert classifier.classes == ["animal", "place", "rest"]
+    assert accuracy(classifier, texts(200, seed=1)) > 0.95
+    p = classifier.predict_proba(texts(200, seed=1).columns[0])
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
+    assert p.max(1).mean() > 0.9
+
+
+def test_the_folder_is_a_model_too_and_says_what_it_is(trained, base, banyan):
+    before, after = Banyan.from_pretrained(base), Banyan.from_pretrained(trained)
+    assert not np.array_equal(before.encode("the cat sat"), after.encode("the cat sat"))
+    assert (trained / "confusion.png").stat().st_size > 1000
+    assert "## Classifier\nIt classifies texts into 3 classes" in (trained / "README.md").read_text()
+    code, out, _ = banyan("info", trained)
+    assert code == 0
+    assert "classifier" in out
+    assert "animal, place, rest" in out
+
+
+def test_frozen_token_vectors_stay(base, tmp_path):
+    train_classifier(base, texts(300), tmp_path / "frozen", frozen=True, epochs=2, quiet=True)
+    assert (base / WEIGHTS).read_bytes() == (tmp_path / "frozen" / WEIGHTS).read_bytes()
+
+
+def test_pairs_are_compared(base, tmp_path):
+    classifier = train_classifier(base, pairs(600), tmp_path / "pairs", pair=True, quiet=True)
+    assert accuracy(classifier, pairs(200, seed=1)) > 0.9
+    with pytest.raises(BanyanError, match="not a pair"):
+        classifier.predict(["one text"])
+
+
+def test_texts_may_have_several_labels_or_none(base, tmp_path):
+    one, other = texts(600), texts(600, seed=1)
+    both = [f"{a} {b}" for a, b in zip(one.columns[0], other.columns[0], strict=True)]
+    labels = [tuple({*a, *b} - {"place"}) for a, b in zip(one.labels, other.labels, strict=True)]
+    classifier = train_classifier(base, Labelled((both,), labels, True), tmp_path / "several", quiet=True)
+    found = classifier.predict(both[:200])
+    assert np.mean([set(a) == set(b) for a, b in zip(found, labels, strict=False)]) > 0.9
+    assert {2, 1} <= set(map(len, found))
+    assert not (tmp_path / "several" / "confusion.png").exists()
+
+
+@pytest.mark.parametrize("kind", [texts, pairs])
+def test_gradients_are_those_of_the_loss(base, kind, monkeypatch):
+    """In the direction of the step that a tiny learning rate makes, the loss falls as the gradient says."""
+    learner, _ = prepared(Banyan.from_pretrained(base), kind(64), Settings())
+    rng = np.random.default_rng(0)
+    learner.learned["weight"][:] = rng.normal(size=learner.learned["weight"].shape)
+    gradients = {}
+    monkeypatch.setattr(learner, "_adam_rows", lambda rows, g, lr: gradients.update(rows=rows, embedding=g))
+    monkeypatch.setattr(learner, "_adam", lambda name, g, lr: gradients.update({name: g}))
+    table = learner.learned["table"].copy()
+    learner._step(learner.train)
+    learner.learned["table"][:] = table
+
+    def loss() -> float:
+        scores = learning.scores_of(learner._features(), learner.head, learner.train.texts)
+        return log_loss(scores, learner.train.target, False)
+
+    embedding, direction = learner.learned["embedding"], np.zeros_like(learner.learned["embedding"])
+    direction[gradients["rows"]] = rng.normal(size=gradients["embedding"].shape)
+    expected = float((direction[gradients["rows"]] * gradients["embedding"]).sum())
+    start, epsilon = embedding.copy(), 1e-4
+    sides = []
+    for sign in (1, -1):
+        embedding[:] = start + sign * epsilon * direction
+        sides.append(loss())
+    assert (sides[0] - sides[1]) / (2 * epsilon) == pytest.approx(expected, rel=0.05, abs=1e-3)
+
+
+def test_calibrated_probabilities_are_as_sure_as_they_should_be():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(4000, 3))
+    truth = np.array([rng.choice(3, p=p) for p in probabilities(scores, False)])
+    found = calibrated(scores * 4, np.eye(3)[truth], False)
+    assert found.slope == pytest.approx(0.25, rel=0.1)
+    several = (rng.random(scores.shape) < probabilities(scores - 1, True)).astype(float)
+    found = calibrated(scores * 2, several, True)
+    assert (found.slope, found.offset) == pytest.approx((0.5, -1), rel=0.1)
+
+
+# --- Runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_ends_in_the_same_bits(base, tmp_path, monkeypatch):
+    known = texts(300)
+    whole = train_classifier(base, known, tmp_path / "whole", epochs=3, quiet=True)
+    step = learning.Learner._step
+
+    def killed(self, part):
+        if self.progress.step == 13:
+            raise KeyboardInterrupt
+        step(self, part)
+
+    monkeypatch.setattr(learning.Learner, "_step", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train_classifier(base, known, tmp_path / "killed", epochs=3, checkpoint_seconds=0, quiet=True)
+    monkeypatch.setattr(learning.Learner, "_step", step)
+    with pytest.raises(BanyanError, match="different settings"):
+        train_classifier(base, known, tmp_path / "killed", epochs=4, resume=True, quiet=True)
+    resumed = train_classifier(base, known, tmp_path / "killed", epochs=3, resume=True, quiet=True)
+    for name in (WEIGHTS, "classifier.safetensors", "classifier.json"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes(), name
+    assert whole.model.fingerprint() == resumed.model.fingerprint()
+
+
+def test_a_finished_classifier_is_not_overwritten_unless_asked(base, trained):
+    with pytest.raises(BanyanError, match="--overwrite"):
+        train_classifier(base, texts(50), trained, quiet=True)
+    with pytest.raises(BanyanError, match="both"):
+        train_classifier(trained, texts(50), trained, overwrite=True, quiet=True)
+
+
+# --- Why -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [texts, pairs])
+def test_the_words_that_decided_add_up_to_the_score(kind, base, trained, tmp_path):
+    classifier = Classifier.from_pretrained(trained)
+    if kind is pairs:
+        classifier = train_classifier(base, pairs(300), tmp_path / "pairs", epochs=3, pair=True, quiet=True)
+    for given in zip(*kind(20, seed=3).columns, strict=True):
+        one = given if kind is pairs else given[0]
+        decision = classifier.explain(one)
+        scores = classifier.scores([one])[0]
+        own = classifier.classes.index(decision.label)
+        expected = scores[own] - np.delete(scores, own).mean()
+        assert decision.score == pytest.approx(float(expected), abs=1e-3)
+        words = sum(word.value for word in decision.words)
+        assert words + decision.overlap + decision.bias == pytest.approx(decision.score, abs=1e-9)
+        assert [word.text for word in decision.words] == " ".join(given).split()
+
+
+def test_the_deciding_word_is_named(trained):
+    decision = Classifier.from_pretrained(trained).explain("the house on a green")
+    assert decision.label == "place"
+    assert decision.top(1)[0].text == "house"
+    assert "house" in str(decision).splitlines()[1]
+
+
+# --- Reading and holding out -----------------------------------------------------------------------------------------
+
+
+def test_labels_are_read_from_files_of_all_kinds(tmp_path):
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n\t1\n")
+    read, report, note = read_labelled(tmp_path / "a.tsv")
+    assert (read.columns, read.labels, read.classes()) == ((["the cat", "the dog"],), [("1",), ("0",)], ["0", "1"])
+    assert report.dropped
+    assert "sentence as the text and label as the label" in note
+    (tmp_path / "b.csv").write_text("the cat,animals;pets\nthe mat,\n")
+    read, _, _ = read_labelled(tmp_path / "b.csv", separator=";")
+    assert (read.labels, read.several) == ([("animals", "pets"), ()], True)
+    rows = [{"title": "x", "body": "the cat", "tags": ["a", "b"]}, {"title": "y", "body": "a dog", "tags": []}]
+    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read, _, _ = read_labelled(tmp_path / "c.jsonl", ["body", "tags"])
+    assert (read.labels, read.several) == ([("a", "b"), ()], True)
+    (tmp_path / "d.csv").write_text("sent1,sent2,score\na,b,1\nc,d,0\n")
+    read, _, _ = read_labelled(tmp_path / "d.csv", pair=True)
+    assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
+    read, _, _ = read_labelled((["a", "b"], [1, 2]))
+    assert read.labels == [("1",), ("2",)]
+
+
+def test_held_out_texts_are_not_part_of_texts_to_learn_from():
+    rng = np.random.default_rng(0)
+    long = [" ".join(f"w{word}" for word in rng.integers(0, 500, 12)) for _ in range(300)]
+    parts = [" ".join(text.split()[start : start + 5]) for text in long for start in (0, 3, 7)]
+    given = [*long, *parts, *long[:30]]
+    target = np.eye(2)[rng.integers(0, 2, len(given))]
+    train, held = split([given], target, seed=0)
+    learned, kept = [given[i] for i in train], [given[i] for i in held]
+    assert len(kept) >= 50
+    assert not any(a in b or b in a for a in kept for b in learned)
+    assert target[held].mean(0) == pytest.approx(target.mean(0), abs=0.05)
+
+
+def test_every_class_with_several_texts_is_on_both_sides():
+    label = np.array([0] * 95 + [1] * 4 + [2])
+    given = [f"text number {i}" for i in range(100)]
+    train, held = split([given], np.eye(3)[label], seed=0)
+    assert set(label[train]) == {0, 1, 2}
+    assert set(label[held]) == {0, 1}
+
+
+def test_one_class_is_refused(base, tmp_path):
+    with pytest.raises(BanyanError, match="at least two classes"):
+        train_classifier(base, (["a cat", "a dog"], ["x", "x"]), tmp_path / "one", quiet=True)
+    assert not (tmp_path / "one").exists()
+
+
+# --- The command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_trains_and_predicts_without_torch(base, tmp_path):
+    known = texts(200)
+    rows = [f"{text}\t{label}\n" for text, (label,) in zip(known.columns[0], known.labels, strict=True)]
+    (tmp_path / "labelled.tsv").write_text("text\tlabel\n" + "".join(rows))
+    (tmp_path / "texts.txt").write_text("the cat\n\nunder a tree\n")
+    program = (
+        "import sys\nfrom banyan.commands import main\n"
+        f"code = main(['classify', 'train', {str(base)!r}, 'labelled.tsv', '--out', 'out', '--epochs', '2'])\n"
+        "code = code or main('classify predict out texts.txt --format json --explain --top 2'.split())\n"
+        "sys.exit(code or ('torch' in sys.modules or 'sklearn' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["text"] for row in found] == ["the cat", "", "under a tree"]
+    assert found[0]["label"] == found[0]["why"]["label"]
+    assert len(found[0]["probabilities"]) == 2
+
+
+def test_ragged_rows_can_be_taken_in_any_order():
+    batch = Ragged(np.arange(6, dtype=np.int32), np.array([0, 1, 3, 6]))
+    taken = batch.take(np.array([2, 0]))
+    assert (taken.tokens.tolist(), taken.offsets.tolist()) == ([3, 4, 5, 0], [0, 3, 4])
