@@ -33,6 +33,7 @@ from banyan.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from banyan.backends.interface import LexicalSums
     from banyan.explanation import Explanation
+    from banyan.integrations.sklearn import BanyanClassifier
     from banyan.tree import Tree
 
 WEIGHTS = "model.safetensors"
@@ -125,6 +126,15 @@ class Banyan:
         with needs("Tuning", "train"):
             from banyan.tuning import tune
         return tune(self, examples, out, **how)
+
+    def classifier(self, **settings: Any) -> BanyanClassifier:
+        """Return a scikit-learn classifier of texts on top of the model; `fit` trains it.
+
+        settings: pair, frozen, balanced, epochs, batch_size, lr, seed, as in
+        banyan.integrations.sklearn.BanyanClassifier."""
+        from banyan.integrations.sklearn import BanyanClassifier
+
+        return BanyanClassifier(self, **settings)
 
     def push_to_hub(self, name: str, **how: Any) -> str:
         """Upload the model to the Hugging Face Hub as "owner/model", with a model card. Return the URL of the commit.

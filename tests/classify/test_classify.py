@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,51 +18,7 @@ from banyan.classify.settings import Settings
 from banyan.classify.split import split
 from banyan.classify.trainer import prepared
 from banyan.encoder import WEIGHTS
-from banyan.model.word_ngrams import BUCKETS
-from tests.helpers.models import tiny_model
-
-WORDS = {"animal": ("cat", "dog"), "rest": ("sat", "slept"), "place": ("mat", "house", "tree")}
-FILLER = "the a on green over under".split()
-
-
-def texts(n: int, seed: int = 0) -> Labelled:
-    """The label of a text is that of one of its words. Classes are not balanced."""
-    rng = np.random.default_rng(seed)
-    label = rng.choice(list(WORDS), n, p=[0.6, 0.3, 0.1])
-    found = [" ".join(rng.permutation([rng.choice(WORDS[name]), *rng.choice(FILLER, 4)])) for name in label]
-    return Labelled((found,), [(str(name),) for name in label], False)
-
-
-def pairs(n: int, seed: int = 0) -> Labelled:
-    """Pairs are alike if the second text has the words of the first in another order."""
-    rng = np.random.default_rng(seed)
-    words = [word for some in WORDS.values() for word in some] + FILLER
-    first = [list(rng.choice(words, 4, replace=False)) for _ in range(n)]
-    alike = rng.random(n) < 0.5
-    second = [
-        list(rng.permutation(own)) if same else list(rng.choice(words, 4, replace=False))
-        for own, same in zip(first, alike, strict=True)
-    ]
-    columns = [" ".join(text) for text in first], [" ".join(text) for text in second]
-    return Labelled(columns, [("same" if same else "other",) for same in alike], False)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    """A random model with lexical dimensions, as default has."""
-    tiny = tiny_model()
-    config = replace(tiny.config, lexical_dim=8, lexical_ngrams="words", lexical_weight=0.5, sublinear_tf=True)
-    model = Banyan(config, tiny.tokenizer, {**tiny.weights, "lexical_idf": np.full(BUCKETS, 9, np.uint8)})
-    folder = tmp_path_factory.mktemp("base") / "model"
-    model.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trained(base, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("classifier") / "classifier"
-    train_classifier(base, texts(600), folder, quiet=True)
-    return folder
+from tests.helpers.labelled import pairs, texts
 
 
 def accuracy(classifier: Classifier, known: Labelled) -> float:

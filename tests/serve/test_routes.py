@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -14,9 +12,9 @@ from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS, ROUTES
 from banyan.serve.service import Service
+from tests.helpers.asked import KEY, ask
 from tests.helpers.models import tiny_model
 
-KEY = "sesame"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 PATHS = sorted({route.path for route in ROUTES})
 EXAMPLES = {  # requests that every POST route takes
@@ -28,23 +26,6 @@ EXAMPLES = {  # requests that every POST route takes
 @pytest.fixture
 def app() -> App:
     return App(Service(tiny_model(), ["tiny"], Limits(), 0, Metrics(LABELS), KEY), log_requests=False)
-
-
-def ask(app: App, method: str, path: str, body: Any = None, key: str | None = KEY) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of an answer."""
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
-    scope = {"type": "http", "path": path, "method": method, "headers": headers, "client": None}
-    asyncio.run(app(scope, receive, send))
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found, sent[1]["body"]
 
 
 def allowed(path: str) -> list[str]:

@@ -69,7 +69,12 @@ class Classifier:
         calibration = Calibration(about["slope"], about["offset"])
         return cls(model, about["classes"], about["several"], about["pair"], head, vocabulary, calibration, about)
 
-    def save(self, folder: Path) -> None:
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write a folder for `from_pretrained`: the model and the classifier. Each file is written atomically."""
+        self.model.save_pretrained(path)
+        self.save_head(Path(path))
+
+    def save_head(self, folder: Path) -> None:
         """Write the files of the classifier beside those of its model."""
         from safetensors.numpy import save_file
 

@@ -175,8 +175,7 @@ def _write(
 ) -> Classifier:
     """Write the model, the classifier, the picture and the model card. Return what was written."""
     found.model.taught_by = teacher_of(before.folder) if before.folder else before.taught_by
-    found.model.save_pretrained(folder.out)
-    found.save(folder.out)
+    found.save_pretrained(folder.out)
     if figures and figures.confusion is not None:
         picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
     text = card.model_card(found.model, card.text_since(told, before.folder))

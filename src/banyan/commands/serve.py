@@ -13,7 +13,9 @@ from banyan.support.needs import needs
 
 GROUP, ORDER = "publish", 1
 PURPOSE = "serve a model over HTTP, compatible with OpenAI and Text Embeddings Inference clients"
-DESCRIPTION = "GET /docs shows the API reference. See docs/serving.md."
+DESCRIPTION = """\
+GET /docs shows the API reference. A folder written by banyan classify train also has POST /predict.
+See docs/serving.md."""
 EXAMPLES = (
     "banyan serve model/ --port 8080",
     "banyan serve model/ --host 0.0.0.0 --api-key-file key.txt --workers 4",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from banyan.errors import BanyanError, first_line
 from banyan.support import files
 from banyan.support.needs import needs
 from banyan.training.card import model_card
-from banyan.training.folder import CARD
+from banyan.training.folder import CARD, CLASSIFIER
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -36,7 +37,7 @@ def fetch(name: str, revision: str | None = None, token: str | None = None) -> P
     with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
     with _in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
-        wanted = [SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, CARD]
+        wanted = [SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, CARD, *CLASSIFIER]
         return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
 
 
@@ -58,6 +59,9 @@ def push(
     api = HfApi(token=token, library_name="banyan-embed")
     with tempfile.TemporaryDirectory() as folder, _in_a_sentence(f"cannot push to {name!r} on the Hub"):
         model.save_pretrained(folder)
+        for path in [model.folder / name for name in CLASSIFIER] if model.folder else []:
+            if path.exists():
+                shutil.copy(path, folder)
         files.write_text(Path(folder) / CARD, hub_card(model, name, language, license))
         files.write_text(Path(folder) / "modules.json", json.dumps(_MODULES, indent=2) + "\n")
         api.create_repo(name, private=private, exist_ok=True)

@@ -6,6 +6,7 @@
     openai.py      POST /v1/embeddings, GET /v1/models
     tei.py         POST /embed, /similarity, /tokenize, /decode, GET /info
     parse.py       POST /parse
+    predict.py     POST /predict, if there is a classifier
     about.py       GET /health, /metrics, /openapi.json, /docs
     schema.py      the JSON schemas with which handlers describe themselves
     openapi.py     the OpenAPI document; docs_page.py shows it as a page

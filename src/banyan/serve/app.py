@@ -31,7 +31,7 @@ from banyan.serve.refusal import (
     TOO_LARGE,
     Refused,
 )
-from banyan.serve.routes import LABELS, OTHER, ROUTES, Route, by_path
+from banyan.serve.routes import LABELS, OTHER, Route, by_path, routes_of
 from banyan.serve.service import Answer, Service
 from banyan.support import threads
 
@@ -54,8 +54,8 @@ class App:
         self.service, self.authorization = service, service.key and f"Bearer {service.key}".encode()
         self.counters = service.metrics.of(worker)
         self.log_requests = log_requests
-        self.routes = by_path()
-        service.document = openapi.document(service, ROUTES)
+        self.routes = by_path(routes_of(service))
+        service.document = openapi.document(service, routes_of(service))
         self.batcher = jobs.Batcher(service)
         self.accepted: set[Any] = set()
         self.overload_logged = -OVERLOAD_LOG_SECONDS  # when overload was last logged

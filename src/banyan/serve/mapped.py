@@ -20,7 +20,9 @@ def load(path: str | Path) -> Banyan:
     checked = Banyan.from_pretrained(path)
     assert checked.folder
     weights = {**checked.weights, **_mapped(checked.folder / WEIGHTS)}
-    return Banyan(checked.config, checked.tokenizer, weights)
+    model = Banyan(checked.config, checked.tokenizer, weights)
+    model.folder, model.taught_by = checked.folder, checked.taught_by
+    return model
 
 
 def _mapped(path: Path) -> dict[str, np.ndarray]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from banyan.serve import about, openai, parse, tei
+from banyan.serve import about, openai, parse, predict, tei
 from banyan.serve.schema import Operation, Schemas
+from banyan.serve.service import Service
 
 
 class Route(NamedTuple):
@@ -38,10 +39,18 @@ ROUTES = (
     Route("GET", "/docs", about.docs, about.describe_docs, "This document as a page", needs_key=False),
 )
 
+# Only if the served folder has a classifier.
+PREDICT = Route("POST", "/predict", predict.predict, predict.describe_predict, "Labels of texts", inline=1024)
+
 Methods = dict[str, Route]
 
 
-def by_path(routes: tuple[Route, ...] = ROUTES) -> dict[str, Methods]:
+def routes_of(service: Service) -> tuple[Route, ...]:
+    """The routes of a service."""
+    return (*ROUTES, PREDICT) if service.classifier else ROUTES
+
+
+def by_path(routes: tuple[Route, ...]) -> dict[str, Methods]:
     """Path -> method -> route."""
     found: dict[str, Methods] = {}
     for route in routes:
@@ -53,4 +62,4 @@ def by_path(routes: tuple[Route, ...] = ROUTES) -> dict[str, Methods]:
 
 
 OTHER = "other"  # the label of requests for any other path
-LABELS = [*dict.fromkeys(route.path for route in ROUTES), OTHER]
+LABELS = [*dict.fromkeys(route.path for route in (*ROUTES, PREDICT)), OTHER]

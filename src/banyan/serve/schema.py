@@ -39,6 +39,7 @@ class Schemas:
 
     def __init__(self, service: Service) -> None:
         self.names, self.limits = service.names, service.limits
+        self.classifies_pairs = service.classifier is not None and service.classifier.pair
         token = {"type": "integer", "minimum": 0, "maximum": len(service.model.embedding) - 1}
         tokens = {"type": "array", "items": token, "minItems": 1}
         self.model: Schema = {"enum": self.names}

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import uvicorn
 
+from banyan.classify.classifier import Classifier, has_classifier
 from banyan.errors import BanyanError
 from banyan.serve import log, mapped
 from banyan.serve.app import App
@@ -65,10 +66,11 @@ def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
     model = mapped.load(settings.model)
     model.encode(["This compiles the kernels."])  # before the first request
     model.parse("So does this.")
+    classifier = Classifier.of(model) if model.folder and has_classifier(model.folder) else None
     folder = Path(settings.model)
     names = list(settings.names) or [folder.resolve().name if folder.is_dir() else settings.model]
     metrics = Metrics(LABELS, settings.workers)
-    service = Service(model, names, settings.limits, int(time.time()), metrics, settings.key)
+    service = Service(model, names, settings.limits, int(time.time()), metrics, settings.key, classifier)
     host, port = sockets[0].getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     if not settings.key and not host.startswith("127.") and host != "::1":

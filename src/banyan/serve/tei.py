@@ -31,7 +31,7 @@ from banyan.serve.service import Answer, Service
 from banyan.tokenizer.rules import without_surrogates
 
 DIRECTIONS = ("Right", "Left")
-_TRUNCATION: Schema = {"truncate": optional(BOOLEAN), "truncation_direction": one_of(DIRECTIONS)}
+TRUNCATION: Schema = {"truncate": optional(BOOLEAN), "truncation_direction": one_of(DIRECTIONS)}
 _EXAMPLE = {"inputs": "The cat sat on the mat."}
 
 
@@ -40,12 +40,12 @@ def embed(service: Service, body: Any) -> Job:
     body = fields(body)
     keep = inputs.dimensions(field(body, "dimensions", int), service.model)
     normalize = field(body, "normalize", bool, True)
-    return Job(body.get("inputs"), "inputs", keep, normalize, _truncation(body), lambda found, _: _written(found))
+    return Job(body.get("inputs"), "inputs", keep, normalize, truncation(body), lambda found, _: _written(found))
 
 
 def describe_embed(schemas: Schemas) -> Operation:
     body = {"inputs": schemas.texts_or_tokens, "normalize": optional(BOOLEAN), "dimensions": schemas.dimensions}
-    return Operation(array(array(NUMBER)), Request(body | _TRUNCATION, ["inputs"], _EXAMPLE))
+    return Operation(array(array(NUMBER)), Request(body | TRUNCATION, ["inputs"], _EXAMPLE))
 
 
 def _written(numbers: np.ndarray) -> bytes:
@@ -62,7 +62,7 @@ def similarity(service: Service, body: Any) -> Answer:
         raise Refused(INVALID, message, "inputs")
     inputs.texts(source, "source_sentence", service.limits)
     inputs.texts(sentences, "sentences", service.limits)
-    truncate = _truncation(field(body, "parameters", dict, {}))
+    truncate = truncation(field(body, "parameters", dict, {}))
     batch = inputs.ragged([source, *sentences], "sentences", service.model, service.limits)
     batch = inputs.within(batch, "sentences", service.limits, truncate)
     vectors = inputs.vectors(service.model, batch, None, normalize=True)
@@ -72,12 +72,12 @@ def similarity(service: Service, body: Any) -> Answer:
 
 def describe_similarity(schemas: Schemas) -> Operation:
     compared = record(source_sentence=TEXT, sentences=schemas.batch(TEXT, reserved=1))
-    parameters = optional({"type": "object", "properties": _TRUNCATION})
+    parameters = optional({"type": "object", "properties": TRUNCATION})
     example = {"inputs": {"source_sentence": _EXAMPLE["inputs"], "sentences": ["A cat sat.", "It rains."]}}
     return Operation(array(NUMBER), Request({"inputs": compared, "parameters": parameters}, ["inputs"], example))
 
 
-def _truncation(body: dict[str, Any]) -> str | None:
+def truncation(body: dict[str, Any]) -> str | None:
     direction = choice(body, "truncation_direction", DIRECTIONS)
     return direction if field(body, "truncate", bool, False) else None
 
@@ -123,11 +123,15 @@ def describe_decode(schemas: Schemas) -> Operation:
 def info(service: Service) -> Answer:
     """GET /info"""
     limits = service.limits
+    kinds: dict[str, Any] = {"embedding": {"pooling": "tree"}}
+    if service.classifier:
+        labels = {str(number): label for number, label in enumerate(service.classifier.classes)}
+        kinds["classifier"] = {"id2label": labels, "label2id": {label: number for number, label in labels.items()}}
     about = {
         "model_id": service.names[0],
         "model_sha": None,
         "model_dtype": "float32",
-        "model_type": {"embedding": {"pooling": "tree"}},
+        "model_type": kinds,
         "dimensions": service.model.dim,
         "vocabulary": len(service.model.embedding),
         "max_concurrent_requests": limits.concurrent,

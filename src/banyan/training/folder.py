@@ -19,7 +19,8 @@ from banyan.errors import BanyanError
 from banyan.support import files
 
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
-RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS, ABOUT, HEAD, CONFUSION)
+CLASSIFIER = (ABOUT, HEAD, CONFUSION)
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS, *CLASSIFIER)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.
