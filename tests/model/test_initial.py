@@ -94,25 +94,27 @@ def test_sums_of_sketches_have_the_cosines_of_tf_idf_of_ngrams():
 # --- Company ---------------------------------------------------------------------------------------------------------
 
 
-def dense_association(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, reach: int) -> np.ndarray:
+def dense_association(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int) -> np.ndarray:
     """Pair by pair."""
     near = np.zeros((vocab_size, vocab_size))
     for sentence in (tokens[a:b].tolist() for a, b in pairwise(offsets)):
         for i, one in enumerate(sentence):
             for j, other in enumerate(sentence):
-                if 0 < abs(i - j) <= reach:
-                    near[one, other] += (reach + 1 - abs(i - j)) / reach
+                if 0 < abs(i - j) <= initial.NEAR:
+                    near[one, other] += (initial.NEAR + 1 - abs(i - j)) / initial.NEAR
     smooth = near.sum(1) ** initial.SMOOTH
     by_chance = near.sum() * np.outer(smooth, smooth) / smooth.sum() ** 2
     more = near > by_chance
     return np.log(np.divide(near, by_chance, where=more, out=np.ones_like(near)))
 
 
-@pytest.mark.parametrize(("near", "sentences", "longest"), [(30, 60, 30), (2, 60, 30), (3, 40, 4), (10, 1, 9)])
-def test_association_is_that_of_all_pairs_within_reach(near, sentences, longest):
+@pytest.mark.parametrize(("near", "sentences", "longest"), [(None, 60, 30), (2, 60, 30), (3, 40, 4), (10, 1, 9)])
+def test_association_is_that_of_all_pairs_within_reach(monkeypatch, near, sentences, longest):
+    if near:
+        monkeypatch.setattr(initial, "NEAR", near)
     batch = text(1, sentences, 20, longest)
-    got = initial.ppmi_matrix(*batch, 25, CPU, near).to_dense().numpy()
-    expected = dense_association(*batch, 25, near)
+    got = initial.ppmi_matrix(*batch, 25, CPU).to_dense().numpy()
+    expected = dense_association(*batch, 25)
     assert (expected > 0).sum() > 10
     np.testing.assert_allclose(got, expected, atol=2e-5)
     np.testing.assert_allclose(got, got.T, atol=2e-5)

@@ -212,9 +212,8 @@ def test_tokens_that_occur_together_in_a_paragraph_are_counted(paragraphs, tmp_p
     config = Config.from_file(tmp_path / "out/config.json")
     pieces = Tokenizer.from_file(tmp_path / "out/tokenizer.json").pieces
     text, _ = parts(Store.open(tmp_path / "out/training/store"), None, config, hold_out=True)
-    given = len(pieces), config.dim, config.seed, torch.device("cpu"), initial.NEAR_IN_RUNNING_TEXT
-    together = initial.ppmi_vectors(*text.batch(), *given)
-    apart = initial.ppmi_vectors(*text.sentences().batch(), *given)
+    together = initial.ppmi_vectors(*text.batch(), len(pieces), config.dim, config.seed, torch.device("cpu"))
+    apart = initial.ppmi_vectors(*text.sentences().batch(), len(pieces), config.dim, config.seed, torch.device("cpu"))
     sketches = initial.character_sketches(pieces, *text.sentences().batch(), config.dim, config.seed)
     found = load_file(tmp_path / "out/training/checkpoint.safetensors")["model.embedding"]
     np.testing.assert_allclose(found, sketches + 2 * together, rtol=1e-5, atol=1e-6)

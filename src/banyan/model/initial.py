@@ -23,7 +23,7 @@ from banyan.tokenizer.rules import BYTES
 SHORTEST, LONGEST = 3, 4  # n-grams
 SAMPLE = 30_000  # sentences from which document frequencies are estimated
 MOST = 30_000_000  # tokens of the corpus that are counted
-NEAR, NEAR_IN_RUNNING_TEXT = 30, 60  # tokens to either side, weighted by distance
+NEAR = 30  # tokens to either side, weighted by distance
 SMOOTH = 0.875  # context distribution smoothing: the power of the expected frequencies, which tempers rare tokens
 RARE = 1e-4  # relative frequency at which a token's PPMI vector has half its norm
 ROUNDS, SPARE = 4, 16  # rounds of subspace iteration; dimensions beyond those that are kept
@@ -67,16 +67,10 @@ def character_sketches(
 
 
 def ppmi_vectors(
-    tokens: np.ndarray,
-    offsets: np.ndarray,
-    vocab_size: int,
-    dim: int,
-    seed: int,
-    device: torch.device,
-    near: int = NEAR,
+    tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, dim: int, seed: int, device: torch.device
 ) -> np.ndarray:
     """Co-occurrence vectors of tokens [V, dim]: norm 1 for rare tokens, 0 for tokens without neighbours."""
-    matrix = ppmi_matrix(tokens, offsets, vocab_size, device, near)
+    matrix = ppmi_matrix(tokens, offsets, vocab_size, device)
     values, vectors = _eigen(matrix, min(dim, vocab_size), seed)
     has_some = matrix.crow_indices().diff() > 0  # otherwise the row is rounding noise and must not be normalised
     rows = torch.nn.functional.normalize(vectors * values.abs().sqrt() * has_some[:, None]).cpu().numpy()
@@ -85,18 +79,16 @@ def ppmi_vectors(
     return np.pad(rows, ((0, 0), (0, dim - rows.shape[1]))).astype(np.float32)
 
 
-def ppmi_matrix(
-    tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device: torch.device, near: int = NEAR
-) -> Tensor:
-    """Positive pointwise mutual information of tokens at most `near` tokens apart: sparse [V, V]."""
+def ppmi_matrix(tokens: np.ndarray, offsets: np.ndarray, vocab_size: int, device: torch.device) -> Tensor:
+    """Positive pointwise mutual information of tokens within NEAR of each other: sparse [V, V]."""
     tokens = tokens.astype(np.int32)
     lengths = np.diff(offsets)
     place = np.arange(len(tokens)) - np.repeat(offsets[:-1], lengths)
-    before = np.minimum(place, near).astype(np.int8)
-    after = np.minimum(np.repeat(lengths, lengths) - 1 - place, near).astype(np.int8)
+    before = np.minimum(place, NEAR).astype(np.int8)
+    after = np.minimum(np.repeat(lengths, lengths) - 1 - place, NEAR).astype(np.int8)
     order = np.argsort(tokens, kind="stable")
     starts = np.searchsorted(tokens[order], np.arange(vocab_size + 1))
-    weight = np.concatenate([[0], np.arange(near, 0, -1) / near])  # by distance
+    weight = np.concatenate([[0], np.arange(NEAR, 0, -1) / NEAR])  # by distance
     met = np.bincount(tokens, weight.cumsum()[before] + weight.cumsum()[after], minlength=vocab_size)
     chance = met**SMOOTH / max((met**SMOOTH).sum() / np.sqrt(max(met.sum(), 1)), 1e-30)
     given = tokens, before, after, order, starts, weight.astype(np.float32), chance

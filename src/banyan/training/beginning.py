@@ -32,10 +32,7 @@ def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torc
     if config.init_sketch:
         rows += config.init_sketch * initial.character_sketches(pieces, *sentences, config.dim, config.seed)
     if config.init_ppmi:
-        running = text.counts.mean() >= 2  # sentences per paragraph
-        near = initial.NEAR_IN_RUNNING_TEXT if running else initial.NEAR
-        vectors = initial.ppmi_vectors(*paragraphs, len(pieces), config.dim, config.seed, device, near)
-        rows += config.init_ppmi * vectors
+        rows += config.init_ppmi * initial.ppmi_vectors(*paragraphs, len(pieces), config.dim, config.seed, device)
     if config.init_sketch or config.init_ppmi:
         model.embedding.copy_(torch.from_numpy(rows))
     if config.hashes_words:
