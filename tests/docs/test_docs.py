@@ -29,6 +29,7 @@ THROUGH_THE_CODE = ROOT / "docs/a-sentence-through-the-code.md"
 API = ROOT / "docs/api.md"
 REPEATING = ("RESULTS.md", "docs/faq.md", "docs/train-your-own-language.md")
 NEEDED = {
+    "classify.md": ("sklearn",),
     "fasttext.md": ("gensim",),
     "integrations.md": ("sklearn", "sentence_transformers", "datasets", "accelerate", "mteb", "langchain_core",
                         "llama_index.core", "lancedb", "spacy", "huggingface_hub", "onnx", "onnxruntime", "model2vec"),
@@ -69,6 +70,7 @@ def files(one_thread, tmp_path_factory) -> Path:
     (folder / "pairs.tsv").write_text("".join(pairs), encoding="utf-8")
     books = [f"{title},{1880 + row},Smith {row}\n" for row, title in enumerate(lines(50, 8))]
     (folder / "books.csv").write_text("title,year,author\n" + "".join(books), encoding="utf-8")
+    _write_labelled(folder, lines(120, 9))
     _write_beir(folder / "my-corpus", texts)
     _write_parquet(folder / "corpus", texts)
     with pytest.MonkeyPatch.context() as patched:
@@ -85,6 +87,19 @@ def here(files, monkeypatch) -> Path:
     shutil.copytree(files.with_name("kept"), files)
     monkeypatch.chdir(files)
     return files
+
+
+def _write_labelled(folder: Path, texts: list[str]) -> None:
+    """Texts whose label is their place; the same with a list of labels; and pairs, which are alike or not."""
+    labels = [text.split()[-1].rstrip(".") for text in texts]
+    rows = "".join(f"{text}\t{label}\n" for text, label in zip(texts, labels, strict=True))
+    (folder / "tickets.tsv").write_text("text\tlabel\n" + rows, encoding="utf-8")
+    several = [
+        {"labari": text, "batutuwa": [label, text.split()[1]]} for text, label in zip(texts, labels, strict=True)
+    ]
+    (folder / "labarai.jsonl").write_text("\n".join(map(json.dumps, several)), encoding="utf-8")
+    both = "".join(f"{text},{text if row % 2 else texts[row - 1]},{row % 2}\n" for row, text in enumerate(texts))
+    (folder / "duplicates.csv").write_text("text1,text2,label\n" + both, encoding="utf-8")
 
 
 def _write_beir(folder: Path, texts: list[str]) -> None:

@@ -26,7 +26,8 @@ from banyan.support.display import Display
 from banyan.support.rows import normalize_rows
 
 PATIENCE = 3  # epochs without improvement on the held-out texts
-HEAD_LR, NGRAM_LR = 0.03, 0.3  # of Adam for the head and of Adagrad for n-grams
+HEAD_LR, NGRAM_LR = 0.01, 1.0  # of Adam for the head and of Adagrad for n-grams
+NGRAM_SQUARES = 1.0  # the initial sum of squares of Adagrad: it keeps rare n-grams small
 _BETAS = np.float32(0.9), np.float32(0.999)
 _SMALL = np.float32(1e-8)
 
@@ -73,7 +74,7 @@ class Learner:
         bias = np.zeros_like(share) if settings.balanced else logs
         head = Head.zeros(self.features.dense_width, len(vocabulary.idf), bias)
         self.learned = {"embedding": model.embedding.copy(), **vars(head)}
-        self.memory = {"ngrams": np.full((len(head.table), 1), _SMALL)}
+        self.memory = {"ngrams": np.full((len(head.table), 1), NGRAM_SQUARES, np.float32)}
         for name in ("embedding", "weight", "bias"):
             if not (name == "embedding" and settings.frozen):
                 self.memory |= {f"{name}.{kind}": np.zeros_like(self.learned[name]) for kind in ("mean", "square")}
@@ -156,6 +157,7 @@ class Learner:
         self._adam("bias", g.sum(0), left * np.float32(HEAD_LR))
         bucket, g_table = gradient_of_table(sparse, g)
         squares = self.memory["ngrams"]
+        g_table *= np.float32(len(part))  # the sum over texts, so that rare n-grams learn slowly
         squares[bucket] += (g_table**2).mean(1, keepdims=True)
         self.learned["table"][bucket] -= left * np.float32(NGRAM_LR) * g_table / np.sqrt(squares[bucket])
 
