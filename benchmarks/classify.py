@@ -146,7 +146,8 @@ def fasttext(of: Task) -> Predict:
         return floret.train_supervised(str(path), epoch=epochs, thread=2, verbose=0, **how)
 
     def predict(model: Any, some: Labelled) -> np.ndarray:
-        return np.array([int(model.predict(text)[0][0].removeprefix("__label__")) for text in joined(some)])
+        labels, _ = model.predict(joined(some))  # a list: for one text, it needs NumPy 1
+        return np.array([int(own[0].removeprefix("__label__")) for own in labels])
 
     fit, choose = (rows(of.train, which) for which in of.chosen_on)
     with tempfile.TemporaryDirectory() as folder:
@@ -192,7 +193,9 @@ def measured(name: str, train: Callable[[Task], Predict], of: Task) -> dict[str,
     if of.train.of_pairs:
         hits = ((found == 1) & (truth == 1)).sum()
         row["F1"] = round(200 * float(hits) / float((found == 1).sum() + (truth == 1).sum()), 2)
-    return row | {"training, s": round(wall, 1), "of processor time, s": round(busy, 1)}
+    row |= {"training, s": round(wall, 1), "of processor time, s": round(busy, 1)}
+    print(of.name, row, flush=True)
+    return row
 
 
 def main() -> None:
