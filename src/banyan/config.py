@@ -421,9 +421,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "infonce_weight": 0.0,
         "pairs_weight": 1.0,
         "dropout": 0.0,
-        "lr": 3e-3,
+        "lr": 6e-3,
         "final_lr_frac": 0.0,
-        "epochs": 5,
+        "epochs": 3,
     },
     "paper": {},
     "self-strae": {

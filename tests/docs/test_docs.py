@@ -36,6 +36,7 @@ NEEDED = {
     "scaling.md": ("ray", "pyarrow"),
     "search.md": ("lancedb",),
     "serving.md": ("openai", "langchain_openai"),
+    "tuning.md": ("lancedb",),
 }  # fmt: skip
 
 
@@ -71,6 +72,8 @@ def files(one_thread, tmp_path_factory) -> Path:
     books = [f"{title},{1880 + row},Smith {row}\n" for row, title in enumerate(lines(50, 8))]
     (folder / "books.csv").write_text("title,year,author\n" + "".join(books), encoding="utf-8")
     _write_labelled(folder, lines(120, 9))
+    tickets = [f"{one},{other},2024\n" for one, other in zip(lines(60, 9), lines(60, 10), strict=True)]
+    (folder / "tickets.csv").write_text("ticket,duplicate,year\n" + "".join(tickets), encoding="utf-8")
     _write_beir(folder / "my-corpus", texts)
     _write_parquet(folder / "corpus", texts)
     with pytest.MonkeyPatch.context() as patched:

@@ -8,6 +8,7 @@ import torch
 
 from banyan.config import Config
 from banyan.model import BanyanModel, pairing
+from banyan.model.ngram_weights import Hashed
 from banyan.model.pairing import Belonging
 
 B, M, E, D = 4, 2, 6, 5
@@ -79,3 +80,30 @@ def test_equal_scores_are_not_ranked():
     loss.backward()
     assert loss.item() == pytest.approx(0)
     assert not cosines.grad.any()
+
+
+def test_weights_of_ngrams_and_roots_are_learned_apart():
+    config = Config(**{**TUNED, "lexical_ngrams": "words"})
+    model = BanyanModel(config, 10)
+    values, about = known()
+    roots = torch.from_numpy(values).float()
+    model.lexical_idf.data.fill_(8)
+    model.learn_ngram_weights()
+    rng = np.random.default_rng(1)
+    places = torch.from_numpy(np.arange(2 * B + M).repeat(3) * D + rng.integers(0, D, 3 * (2 * B + M)))
+    buckets = torch.from_numpy(rng.integers(0, 9, len(places)))
+    about = about._replace(lexical=Hashed(places, buckets, torch.ones(len(places)), 2 * B + M))
+
+    def gradients(scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        model.lexical_scale.data.copy_(torch.linspace(-scale, scale, len(model.lexical_scale)))
+        model.lexical_scale.data[:9] += torch.linspace(0, scale, 9)
+        model.zero_grad()
+        given = roots.clone().requires_grad_()
+        pairing.loss(model, given, about).backward()
+        return given.grad, model.lexical_scale.grad
+
+    (of_roots, of_scale), (of_roots_scaled, of_scale_scaled) = gradients(0.0), gradients(0.3)
+    assert torch.equal(of_roots, of_roots_scaled)
+    assert of_scale[:9].any()
+    assert not of_scale[9:].any()
+    assert not torch.equal(of_scale, of_scale_scaled)

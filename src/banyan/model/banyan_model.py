@@ -43,6 +43,7 @@ class BanyanModel(nn.Module):
         elif config.lexical_dim:
             sketches = torch.zeros(vocab_size, config.lexical_dim, dtype=torch.int8)
             self.lexical = nn.Parameter(sketches, requires_grad=False)
+        self.lexical_scale: nn.Parameter | None = None  # in tuning, of the weights of n-grams
         self.embedding_before: Tensor | None = None  # token vectors to stay near
         self.initialise(config.seed)
 
@@ -64,6 +65,10 @@ class BanyanModel(nn.Module):
                     gate.fill_(math.log(self.config.init_gate / (1 - self.config.init_gate)))
         if self.config.has_output_layer:
             _uniform(generator, E, self.out_weight, self.out_bias)
+
+    def learn_ngram_weights(self) -> None:
+        """Add a parameter that scales the weights of the n-grams of words (banyan.model.ngram_weights)."""
+        self.lexical_scale = nn.Parameter(torch.zeros(BUCKETS, device=self.embedding.device))
 
     @property
     def functions(self) -> tuple[nn.Parameter, ...]:

@@ -15,7 +15,9 @@ from banyan.encoder import Banyan
 from banyan.model import BanyanModel
 from banyan.model.dropout import Dropout
 from banyan.model.graph import with_sublinear_tf
+from banyan.model.ngram_weights import Hashed, NgramCounts, stored
 from banyan.model.pairing import Belonging
+from banyan.model.word_ngrams import spelling
 from banyan.support import devices, files
 from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
@@ -43,6 +45,8 @@ class TuningRun(Run):
     ) -> None:
         """examples: those to tune on, and those held out."""
         self.examples = examples
+        if model.config.hashes_words:
+            model.learn_ngram_weights()
         data = examples[0].store, None, None, model.config.batch_size
         us = Processes.of_environment()
         super().__init__(folder, model, tokenizer, *data, summary, display, us, given_weights=True)
@@ -55,7 +59,11 @@ class TuningRun(Run):
         """Start from the weights of a model, unless this run has already begun, and stay near its token vectors."""
         super().start_from(dict(weights))
         self.model.embedding_before = torch.from_numpy(weights["embedding"]).to(self.device)
-        self.lexical = Banyan(self.config, self.tokenizer, self.model.weights()).lexical_parts
+        if self.config.hashes_words:
+            spelt, store = spelling(self.tokenizer.pieces), self.text.store
+            text = np.asarray(store.tokens), np.asarray(store.offsets)
+            self.ngrams = NgramCounts(*text, spelt, self.config.lexical_dim, self.config.sublinear_tf)
+        self.lexical = self.banyan().lexical_parts
         if self.progress.step == 0 and self.dev_part:
             self._measure(self.dev_part)
 
@@ -128,12 +136,19 @@ class TuningRun(Run):
             """A copy, because the rounding of products may depend on how their factors are aligned in memory."""
             return torch.tensor(array, device=self.device)
 
-        lexical = sent(self.lexical(tokens, offsets)) if self.config.lexical_dim else None
+        lexical: Tensor | Hashed | None = None
+        if self.config.hashes_words:
+            lexical = self.ngrams.of(batch.texts(), self.device)
+        elif self.config.lexical_dim:
+            lexical = sent(self.lexical(tokens, offsets))
         score = None if batch.score is None else sent(batch.score)
         return Belonging(sent(batch.left_out()), lexical, score)
 
     def banyan(self) -> Banyan:
-        return Banyan(self.config, self.tokenizer, self.model.weights())
+        weights = self.model.weights()
+        if self.config.hashes_words:
+            weights["lexical_idf"] = stored(weights["lexical_idf"], weights.pop("lexical_scale"))
+        return Banyan(self.config, self.tokenizer, weights)
 
     @torch.no_grad()
     def finish(self, taught_by: dict[str, Any] | None = None) -> Banyan:

@@ -8,8 +8,9 @@ training. What differs:
             an optional pull of the token vectors to where they were (stay_weight). It is a function of the roots
             alone, so only the up pass runs, unless the settings ask for reconstruction, too
   negatives the other texts of a batch, those of the examples, and hard ones that are mined before each epoch (mining)
-  weights   token vectors and functions are learned. In the lexical part, n-grams are weighted by how rare they are in
-            the examples; the weight of that part is chosen on the held-out examples after each epoch
+  weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too: they
+            start from how rare the n-grams are in the examples. The weight of that part is chosen on the held-out
+            examples after each epoch
   stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
             run stops when that no longer improves, and writes the best epoch, which its checkpoints keep
 """

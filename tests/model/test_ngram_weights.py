@@ -1,0 +1,52 @@
+"""Learned weights of n-grams: the same cosines as in encoding, whatever the weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from banyan import Banyan
+from banyan.model.ngram_weights import NgramCounts, sketches, stored
+from banyan.model.word_ngrams import BUCKETS, spelling
+from tests.helpers.models import tiny_model
+
+TEXTS = ["the cat sat on the mat", "cat cat cat, cat", "a dog slept over 1984", "green-house_tree 7:30 the the", "dog"]
+
+
+@pytest.mark.parametrize("sublinear_tf", [True, False])
+def test_cosines_of_sketches_are_those_of_lexical_parts(sublinear_tf):
+    tiny, rng = tiny_model(), np.random.default_rng(0)
+    idf = rng.integers(4, 40, BUCKETS).astype(np.uint8)
+    scale = rng.normal(0, 0.1, BUCKETS).astype(np.float32)
+    settings = {"lexical_dim": 64, "lexical_ngrams": "words", "sublinear_tf": sublinear_tf}
+    config = replace(tiny.config, **settings)
+    model = Banyan(config, tiny.tokenizer, {**tiny.weights, "lexical_idf": stored(idf, scale)})
+    tokens, offsets = tiny.tokenizer.encode(TEXTS)
+    expected = model.lexical_parts(tokens, offsets)
+    counts = NgramCounts(tokens, offsets, spelling(tiny.tokenizer.pieces), 64, sublinear_tf)
+    chosen = np.array([3, 0, 1, 2, 4, 0])
+    hashed = counts.of(chosen, torch.device("cpu"))
+    found = sketches(hashed, torch.from_numpy(idf), torch.from_numpy(scale), 64).numpy()
+    np.testing.assert_allclose(found @ found.T, (expected @ expected.T)[np.ix_(chosen, chosen)], atol=0.01)
+
+
+def test_weights_that_were_not_learned_are_stored_as_they_are():
+    idf = np.arange(BUCKETS).astype(np.uint8)
+    assert stored(idf, np.zeros(BUCKETS, np.float32)) is idf
+    assert stored(idf, np.full(BUCKETS, 0.1, np.float32)).max() == 255
+
+
+def test_gradients_reach_the_weights_of_shared_ngrams():
+    tiny = tiny_model()
+    tokens, offsets = tiny.tokenizer.encode(["the cat", "the dog"])
+    counts = NgramCounts(tokens, offsets, spelling(tiny.tokenizer.pieces), 512, True)
+    hashed = counts.of(np.arange(2), torch.device("cpu"))
+    scale = torch.zeros(BUCKETS, requires_grad=True)
+    found = sketches(hashed, torch.full((BUCKETS,), 8), scale, 512)
+    (found[0] @ found[1]).backward()
+    first, second = (set(hashed.bucket[hashed.place // 512 == row].tolist()) for row in range(2))
+    assert scale.grad[list(first & second)].min() > 0  # they make the texts more similar
+    assert scale.grad[list(first ^ second)].max() < 0
