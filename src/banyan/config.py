@@ -421,9 +421,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "infonce_weight": 0.0,
         "pairs_weight": 1.0,
         "dropout": 0.0,
+        "stay_weight": 10.0,
         "lr": 6e-3,
         "final_lr_frac": 0.0,
-        "epochs": 3,
+        "epochs": None,
     },
     "paper": {},
     "self-strae": {

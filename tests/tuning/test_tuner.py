@@ -20,7 +20,7 @@ from banyan.tuning.finding import Found
 from tests.helpers.models import tiny_model
 from tests.helpers.training import digest, interrupted_at, metrics
 
-HOW = {"quiet": True, "device": "cpu", "batch_size": 32, "lr": 0.01, "epochs": 8}
+HOW = {"quiet": True, "device": "cpu", "batch_size": 32, "lr": 0.01, "epochs": 8, "stay_weight": 0.0}
 
 
 def words(n: int, seed: int = 0) -> Examples:
@@ -128,7 +128,7 @@ def test_texts_with_scores_and_negatives(base, tmp_path):
 
 def test_a_model_without_lexical_dimensions_can_be_tuned(tmp_path):
     tiny_model().save_pretrained(tmp_path / "model")
-    tuned = banyan.tune(tmp_path / "model", words(200), tmp_path / "tuned", stay_weight=1.0, **{**HOW, "epochs": 2})
+    tuned = banyan.tune(tmp_path / "model", words(200), tmp_path / "tuned", **{**HOW, "epochs": 2, "stay_weight": 1.0})
     assert found(tuned) > found(tiny_model())
 
 
@@ -136,7 +136,7 @@ def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
     before = Banyan.from_pretrained(base).embedding
 
     def moved(weight: float) -> float:
-        banyan.tune(base, words(200), tmp_path / str(weight), stay_weight=weight, **{**HOW, "epochs": 2})
+        banyan.tune(base, words(200), tmp_path / str(weight), **{**HOW, "epochs": 2, "stay_weight": weight})
         after = load_file(tmp_path / str(weight) / "training/checkpoint.safetensors")["model.embedding"]
         return float(np.square(after - before).sum())
 

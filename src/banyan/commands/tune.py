@@ -49,7 +49,8 @@ def arguments(parser: Parser) -> None:
         setting = SETTINGS[name]
         words = "most passes over the examples" if name == "epochs" else setting.help
         words = words.replace("sentences or passages", "examples")
-        setting_argument(group, setting, f"{words} (default: {value_in_words(config, setting)})")
+        default = value_in_words(config, setting).replace("the corpus", "the file")
+        setting_argument(group, setting, f"{words} (default: {default})")
     run_arguments(parser.add_argument_group("run"))
 
 

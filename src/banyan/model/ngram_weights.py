@@ -1,6 +1,6 @@
 """The weights of the n-grams of words (banyan.model.word_ngrams), learned in tuning.
 
-A weight is learned as a factor exp(RATE · s), where s is a parameter of the n-gram's bucket (BanyanModel.lexical_scale).
+A weight is learned as a factor exp(RATE · s). BanyanModel.lexical_scale holds s for each bucket of n-grams.
 The sketch of a text is the sum of its n-grams, as it is in encoding, but without the rotation, which cosines do not
 depend on.
 """

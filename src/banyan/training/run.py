@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 TEN_MILLION = 900  # steps per epoch of a corpus of ten million words; smaller corpora get more epochs
 FEWEST = {"all": 5, "batch": 3}  # epochs, by softmax candidates
 MOST = 15
-
-
 TAUGHT_STEPS = 1500  # with a teacher: so many steps at least, within these numbers of epochs
 TAUGHT_EPOCHS = {"lines": (2, 50), "translations": (10, 100)}
+TUNED_STEPS = 200  # in tuning: so many steps at least, within these numbers of epochs
+TUNED_EPOCHS = (3, 20)
 
 
 def suitable_epochs(steps: int, config: Config) -> int:
@@ -62,6 +62,9 @@ def suitable_epochs(steps: int, config: Config) -> int:
     if config.has_teacher:
         fewest, most = TAUGHT_EPOCHS["translations" if config.taught_dim else "lines"]
         return min(max(math.ceil(TAUGHT_STEPS / steps), fewest), most)
+    if config.pairs_weight:
+        fewest, most = TUNED_EPOCHS
+        return min(max(math.ceil(TUNED_STEPS / steps), fewest), most)
     fewest = FEWEST[config.candidates]
     return min(max(math.ceil(fewest * TEN_MILLION / steps), fewest), MOST)
 

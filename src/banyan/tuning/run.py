@@ -106,8 +106,11 @@ class TuningRun(Run):
         found = self._measure(self.dev_part)
         return {found.name: found.value, "lexical_weight": found.lexical_weight}
 
+    def _steps_over_sentences(self) -> int:
+        return self.epoch_steps
+
     def _gpu_steps(self) -> None:
-        return None
+        """None: the host drives every step, because batches of examples are made there."""
 
     def _tell_what_is_ahead(self, steps: int) -> None:
         held_out = f"{len(self.dev_part):,}" if self.dev_part else "none (too few have texts of their own)"

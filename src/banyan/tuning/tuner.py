@@ -5,8 +5,8 @@ training. What differs:
 
   text      an example takes the place of a passage; its texts are tokenised once and kept in memory (batches)
   loss      InfoNCE with in-batch negatives on whole embeddings, or a ranking loss on scores (banyan.model.pairing);
-            an optional pull of the token vectors to where they were (stay_weight). It is a function of the roots
-            alone, so only the up pass runs, unless the settings ask for reconstruction, too
+            a pull of the token vectors to where they were (stay_weight), so that the model does not forget. Only the
+            up pass runs, unless the settings ask for reconstruction, too
   negatives the other texts of a batch, those of the examples, and hard ones that are mined before each epoch (mining)
   weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too: they
             start from how rare the n-grams are in the examples. The weight of that part is chosen on the held-out
