@@ -64,8 +64,9 @@ class NgramCounts:
         found = self._in_text[texts] @ self._of_word
         row = np.repeat(np.arange(len(texts)), np.diff(found.indptr))
         place = row * self.dim + self._column[found.indices]
-        arrays = place, self._bucket[found.indices], found.data
-        return Hashed(*(torch.tensor(array, device=device) for array in arrays), len(texts))
+        buckets = self._bucket[found.indices]
+        sent = [torch.tensor(array, device=device) for array in (place, buckets, found.data)]
+        return Hashed(sent[0], sent[1], sent[2], len(texts))
 
 
 def factors(scale: Tensor) -> Tensor:
