@@ -47,6 +47,7 @@ class Decision:
         return self.to_text()
 
     def to_text(self, k: int = 10) -> str:
+        """Return the score and what the k strongest words add to it, one per line."""
         beside = f" rather than {self.against}" if self.against else ""
         lines = [f"{self.label}{beside}: probability {self.probability:.3f}, score {self.score:+.2f}, the sum of"]
         named = [(word.text if word.side == 0 else f"{word.text} (second text)", word.value) for word in self.top(k)]
@@ -65,6 +66,8 @@ class Decision:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, object]:
+        """Return label, probability, score, words, overlap (of pairs) and bias. A word is [text, value], in a pair also
+        its side."""
         words = [[word.text, round(word.value, 6), *([word.side] if self._pair else [])] for word in self.words]
         found = {"label": self.label, "probability": self.probability, "score": self.score, "words": words}
         return {**found, **({"overlap": self.overlap} if self._pair else {}), "bias": self.bias}
@@ -74,6 +77,7 @@ class Decision:
         return any(word.side for word in self.words)
 
     def to_json(self) -> str:
+        """Return to_dict() as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
