@@ -13,6 +13,7 @@ from banyan import Banyan, BanyanError
 from banyan.classify import Classifier, learning, train_classifier
 from banyan.classify.calibration import calibrated, log_loss, probabilities
 from banyan.classify.features import Ragged
+from banyan.classify.head import scores_of
 from banyan.classify.labelled import Labelled, read_labelled
 from banyan.classify.settings import Settings
 from banyan.classify.split import split
@@ -86,7 +87,7 @@ def test_gradients_are_those_of_the_loss(base, kind, monkeypatch):
     learner.learned["table"][:] = table
 
     def loss() -> float:
-        scores = learning.scores_of(learner._features(), learner.head, learner.train.texts)
+        scores = scores_of(learner._features(), learner.head, learner.train.texts)
         return log_loss(scores, learner.train.target, False)
 
     embedding, direction = learner.learned["embedding"], np.zeros_like(learner.learned["embedding"])

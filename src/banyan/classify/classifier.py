@@ -15,7 +15,7 @@ from banyan._version import __version__
 from banyan.classify.calibration import Calibration, probabilities
 from banyan.classify.features import OVERLAPS, Features, Ragged, Vocabulary, width
 from banyan.classify.figures import predicted
-from banyan.classify.head import Head
+from banyan.classify.head import Head, scores_of
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from banyan.support import files
@@ -122,11 +122,7 @@ class Classifier:
 
     def scores_of_tokens(self, texts: tuple[Ragged, ...]) -> np.ndarray:
         """texts: one column of tokenised texts, or two."""
-        found = np.empty((len(texts[0]), len(self.classes)), np.float32)
-        for rows in self.features.blocks(texts):
-            block = tuple(part.take(rows) for part in texts)
-            found[rows] = self.head.scores(self.features.dense(block), self.vocabulary.sparse(block))
-        return self.calibration(found)
+        return self.calibration(scores_of(self.features, self.head, texts))
 
     def explain(self, text: str | tuple[str, str], label: str | None = None) -> Decision:
         """Which words decided, and how much each contributed. label: by default the most probable one."""

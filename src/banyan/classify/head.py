@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from banyan.classify.calibration import probabilities
-from banyan.classify.features import Sparse
+from banyan.classify.features import Features, Ragged, Sparse
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,15 @@ class Head:
         for c in range(len(self.bias)):
             found[:, c] += np.bincount(sparse.row, sparse.value * self.table[sparse.bucket, c], minlength=len(dense))
         return found
+
+
+def scores_of(features: Features, head: Head, texts: tuple[Ragged, ...]) -> np.ndarray:
+    """The scores of texts, in blocks [n, C]."""
+    found = np.empty((len(texts[0]), len(head.bias)), np.float32)
+    for rows in features.blocks(texts):
+        block = tuple(part.take(rows) for part in texts)
+        found[rows] = head.scores(features.dense(block), features.vocabulary.sparse(block))
+    return found
 
 
 def gradient_of_scores(

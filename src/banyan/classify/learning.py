@@ -17,7 +17,7 @@ import numpy as np
 from banyan.backends import _numba
 from banyan.classify.calibration import Calibration, calibrated, log_loss
 from banyan.classify.features import Features, Ragged, Vocabulary, compared
-from banyan.classify.head import Head, gradient_of_scores, gradient_of_table
+from banyan.classify.head import Head, gradient_of_scores, gradient_of_table, scores_of
 from banyan.classify.settings import Settings
 from banyan.encoder import Banyan
 from banyan.model.graph import entangle, with_sublinear_tf
@@ -211,15 +211,6 @@ def _adam_step(mean: np.ndarray, square: np.ndarray, g: np.ndarray, steps: Any) 
     mean += (1 - first) * (g - mean)
     square += (1 - second) * (g * g - square)
     return np.sqrt(1 - second**steps) / (1 - first**steps) * mean / (np.sqrt(square) + _SMALL)
-
-
-def scores_of(features: Features, head: Head, texts: tuple[Ragged, ...]) -> np.ndarray:
-    """The scores of texts, in blocks [n, C]."""
-    found = np.empty((len(texts[0]), len(head.bias)), np.float32)
-    for rows in features.blocks(texts):
-        block = tuple(part.take(rows) for part in texts)
-        found[rows] = head.scores(features.dense(block), features.vocabulary.sparse(block))
-    return found
 
 
 def with_embedding(model: Banyan, embedding: np.ndarray) -> Banyan:

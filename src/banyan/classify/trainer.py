@@ -17,9 +17,9 @@ from banyan.classify.calibration import Calibration, probabilities
 from banyan.classify.classifier import CONFUSION, Classifier
 from banyan.classify.features import Ragged, Vocabulary, bits_for, digits_of
 from banyan.classify.figures import Figures
-from banyan.classify.head import Head
+from banyan.classify.head import Head, scores_of
 from banyan.classify.labelled import Labelled, read_labelled
-from banyan.classify.learning import Learner, Part, scores_of, with_embedding
+from banyan.classify.learning import Learner, Part, with_embedding
 from banyan.classify.settings import Settings
 from banyan.classify.split import split
 from banyan.encoder import Banyan, teacher_of
