@@ -20,9 +20,10 @@ import torch
 from banyan.config import Config
 from banyan.corpus.report import Report
 from banyan.corpus.store import Store, shuffled_batches
-from banyan.encoder import TOKENIZER, WEIGHTS, load_weights
+from banyan.encoder import TOKENIZER, WEIGHTS
 from banyan.model import BanyanModel
 from banyan.model.graph import Graph
+from banyan.model.weights import load_weights
 from banyan.tokenizer import Tokenizer
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option

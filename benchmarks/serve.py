@@ -77,12 +77,12 @@ class Empty:
 def serve_nothing(size: int) -> None:
     from banyan.serve import server
 
-    settings = server.Settings("", port=0)
-    (bound,) = server._listen(settings)
+    site: Any = SimpleNamespace(settings=server.Settings("", port=0))
+    (bound,) = server._listen(site.settings)
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     said = json.dumps({"event": "serving", "address": address})
     empty: Any = Empty(size)
-    server._Server(empty, settings, None, lambda: print(said, file=sys.stderr, flush=True)).run([bound])
+    server._Server(empty, site, None, lambda: print(said, file=sys.stderr, flush=True)).run([bound])
 
 
 @contextmanager

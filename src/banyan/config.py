@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from banyan._version import __version__
 from banyan.errors import BanyanError
+from banyan.support.files import read_json
 
 FORMAT = 4  # of config.json and the files beside it; raised when an older version could not read them
 
@@ -29,6 +30,8 @@ class Range(NamedTuple):
 
 INFINITY = float("inf")
 COUNT = Range(lambda n: n >= 1, "at least 1")
+DIMENSIONS = Range(lambda n: 0 <= n <= 1 << 16, "between 0 and 65,536")
+NORM = Range(lambda x: 0 < x <= 1000, "above 0 and at most 1,000")
 POSITIVE = Range(lambda x: 0 < x < INFINITY, "a positive number")
 NOT_NEGATIVE = Range(lambda x: 0 <= x < INFINITY, "0 or more")
 RATE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
@@ -102,10 +105,10 @@ class Config:
         0,
         "extra dimensions holding a sketch of the text's character n-grams, not trained (0: none)",
         MODEL,
-        NOT_NEGATIVE,
+        DIMENSIONS,
     )
     lexical_weight: float = setting(
-        0.7, "norm of the lexical part of an embedding; the learned part has norm 1", MODEL, POSITIVE
+        0.7, "norm of the lexical part of an embedding; the learned part has norm 1", MODEL, NORM
     )
     lexical_ngrams: str = setting(
         "pieces",
@@ -120,7 +123,7 @@ class Config:
         NOT_NEGATIVE,
     )
     taught_weight: float = setting(
-        1.0, "norm of the taught part of an embedding; the learned part has norm 1", MODEL, POSITIVE
+        1.0, "norm of the taught part of an embedding; the learned part has norm 1", MODEL, NORM
     )
     init_gate: float | None = setting(
         None,
@@ -269,6 +272,8 @@ class Config:
         return self.final_lr_frac < 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.preset, str):
+            raise BanyanError(f"preset must be str, not {self.preset!r}")
         for name, declared in SETTINGS.items():
             value = getattr(self, name)
             if not _has_type(value, declared.type):
@@ -322,10 +327,7 @@ class Config:
     @classmethod
     def from_file(cls, path: str | Path) -> Config:
         """The settings in a config.json. Names of earlier versions are understood; missing settings have defaults."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BanyanError(f"cannot read {path}: {error}") from None
+        values = read_json(path)
         if not isinstance(values, dict) or values.get("model_type") != "banyan":
             raise BanyanError(f"{path} is not the configuration of a Banyan model")
         check_format(values, path)
@@ -501,7 +503,7 @@ def earlier_settings(path: Path | None) -> list[dict[str, Any]]:
     """The settings in a config.json of an earlier version under their names there; nothing if it is a present one."""
     if path is None or not path.is_file():
         return []
-    values = json.loads(path.read_text(encoding="utf-8"))
+    values = read_json(path)
     if str(values.get("format")) not in ("1", "2"):
         return []
     return [{name: value for name, value in values.items() if name not in Config.head()}]

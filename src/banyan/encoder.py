@@ -12,9 +12,9 @@ import numpy as np
 
 from banyan.backends import choose_for_encoding
 from banyan.compact import Form
-from banyan.config import Config, check_format, earlier_settings
+from banyan.config import Config, earlier_settings
 from banyan.errors import BanyanError
-from banyan.model.functions import GATES, Functions
+from banyan.model.functions import Functions
 from banyan.model.graph import (
     Forest,
     check_ragged,
@@ -24,8 +24,10 @@ from banyan.model.graph import (
     runs_of_tokens,
     with_sublinear_tf,
 )
-from banyan.model.word_ngrams import BUCKETS, WordNgrams, spelling
+from banyan.model.weights import check_values, load_weights
+from banyan.model.word_ngrams import WordNgrams, spelling
 from banyan.support import threads
+from banyan.support.files import read_json
 from banyan.support.rows import normalize_rows, slices
 from banyan.tokenizer.rules import without_surrogates
 from banyan.tokenizer.tokenizer import Tokenizer
@@ -43,7 +45,6 @@ TAUGHT_BY = "taught_by.json"  # only in the folder of a model that had a teacher
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
 _LATER = ("taught_dim", "taught_weight", "lexical_ngrams")
-_INTEGERS = {"lexical": np.dtype(np.int8), "lexical_idf": np.dtype(np.uint8)}  # all other weights are float32
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 
 
@@ -98,7 +99,8 @@ class Banyan:
                 raise BanyanError(f"{folder} is not a finished model: it has no {name}")
         config = Config.from_file(folder / SETTINGS)
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
-        model = cls(config, tokenizer, load_weights(folder / WEIGHTS, config, tokenizer.vocab_size), device)
+        weights = load_weights(folder / WEIGHTS, config, tokenizer.vocab_size)
+        model = cls(config, tokenizer, weights, device)
         model.folder, model.taught_by = folder, teacher_of(folder)
         return model
 
@@ -109,6 +111,7 @@ class Banyan:
         from banyan.support import files
 
         folder = Path(path)
+        check_values(self.weights, "the model cannot be saved")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / SETTINGS).unlink(missing_ok=True)  # written last: without it, the folder is not a model
         with files.atomic(folder / WEIGHTS) as temporary:
@@ -245,6 +248,8 @@ class Banyan:
             roots = np.zeros((int(some.sum()), self.dim), np.float32)
             self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
             out[some] = roots
+        if self.config.functions == "linear" and not np.isfinite(out).all():  # matrices can grow with every level
+            raise BanyanError("the embedding of a text overflows: the matrices of this model grow vectors too much")
         if self._lexical:
             self._lexical.put(*(text if self._words else (tokens, offsets)), out, n_threads)
         if self.config.taught_dim:
@@ -415,10 +420,10 @@ def teacher_of(folder: Path) -> dict[str, Any] | None:
     path = folder / TAUGHT_BY
     if not path.exists():
         return None
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise BanyanError(f"cannot read {path}: {error}") from None
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise BanyanError(f"cannot read {path}: it is not a JSON object")
+    return found
 
 
 def write_teacher(folder: Path, taught_by: dict[str, Any] | None) -> None:
@@ -429,40 +434,6 @@ def write_teacher(folder: Path, taught_by: dict[str, Any] | None) -> None:
         files.write_text(folder / TAUGHT_BY, json.dumps(taught_by, indent=2, ensure_ascii=False) + "\n")
     else:
         (folder / TAUGHT_BY).unlink(missing_ok=True)
-
-
-def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
-    """Read all tensors of a weights file, and check them against the settings."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "np") as file:
-            check_format(json.loads((file.metadata() or {}).get("banyan", "{}")), path)
-            weights = {name: _as_used(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise BanyanError(f"cannot read {path}: {error}") from None
-    expected = {"embedding": (vocab_size, config.dim), **_function_shapes(config)}
-    if config.hashes_words:
-        expected["lexical_idf"] = (BUCKETS,)
-    elif config.lexical_dim:
-        expected["lexical"] = (vocab_size, config.lexical_dim)
-    for name, shape in expected.items():
-        if name not in weights or weights[name].shape != shape:
-            found = f"has shape {weights[name].shape}" if name in weights else "is missing"
-            raise BanyanError(f"{path} does not match its {SETTINGS} and {TOKENIZER}: {name} {found}, not {shape}")
-        if name in _INTEGERS and weights[name].dtype != _INTEGERS[name]:
-            raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {_INTEGERS[name]}")
-    return weights
-
-
-def _as_used(name: str, array: np.ndarray) -> np.ndarray:
-    return array if name in _INTEGERS else array.astype(np.float32, copy=False)
-
-
-def _function_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    U = config.width
-    gate = (U, U) if config.functions == "linear" else (U,)
-    return {name: gate if name in GATES else (U,) for name in Functions._fields}
 
 
 def _is_embedding(x: Any) -> bool:

@@ -13,7 +13,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import numpy as np
 import pytest
 
 from banyan.encoder import Banyan
-from banyan.serve import mapped
 from banyan.serve.app import App
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
@@ -282,25 +280,6 @@ def test_workers_do_not_outlive_their_parent(model_folder):
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def test_a_mapped_model_gives_the_same_bits_and_stays_in_its_file(model_folder, model):
-    loaded = mapped.load(model_folder)
-    many = texts(50, 0)
-    np.testing.assert_array_equal(loaded.encode(many), model.encode(many))
-    assert str(loaded.parse(many[0])) == str(model.parse(many[0]))
-    maps = Path("/proc/self/maps").read_text()
-    assert str(model_folder / "model.safetensors") in maps
-    assert loaded.embedding.base is not None
-
-
-def test_the_sketches_of_a_mapped_model_stay_in_its_file_too(model, tmp_path):
-    sketches = np.random.default_rng(0).integers(-9, 9, (len(model.embedding), 8), np.int8)
-    lexical = Banyan(replace(model.config, lexical_dim=8), model.tokenizer, {**model.weights, "lexical": sketches})
-    lexical.save_pretrained(tmp_path)
-    loaded = mapped.load(tmp_path)
-    assert not loaded.weights["lexical"].flags.owndata
-    np.testing.assert_array_equal(loaded.encode(texts(50, 0)), lexical.encode(texts(50, 0)))
 
 
 def test_figures_of_several_workers_are_summed():

@@ -422,8 +422,7 @@ def test_base64_is_little_endian_float32(client, model):
 
 def test_the_defaults_of_the_command_are_those_of_the_limits():
     options = parse(["serve", "model"])
-    chosen = (options.max_batch, options.max_input_tokens, options.max_batch_tokens)
-    assert Limits(*chosen, options.max_body_bytes, options.max_concurrent) == Limits()
+    assert Limits(**{limit: getattr(options, limit) for _, limit, _ in LIMITS}) == Limits()
 
 
 def test_ctrl_c_ends_it_in_good_order(model_folder):
@@ -440,5 +439,5 @@ PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 def test_the_limits_of_the_page_are_those_of_the_command():
     told = dict(re.findall(r"\| `(--max-[a-z-]+)` \| ([\d,]+)", PAGE))
     assert {option: int(value.replace(",", "")) for option, value in told.items()} == {
-        option: default for option, default, _ in LIMITS
+        option: getattr(Limits, limit) for option, limit, _ in LIMITS
     }

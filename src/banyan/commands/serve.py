@@ -9,6 +9,7 @@ from pathlib import Path
 from banyan.commands._parser import Parser
 from banyan.commands._shared import model_argument
 from banyan.errors import BanyanError
+from banyan.serve.limits import Limits
 from banyan.support.needs import needs
 
 GROUP, ORDER = "publish", 1
@@ -22,12 +23,14 @@ EXAMPLES = (
     "banyan serve model/ --name text-embedding-3-small --quiet",
 )
 KEY = "BANYAN_API_KEY"
-LIMITS = (
-    ("--max-batch", 2048, "texts per request"),
-    ("--max-input-tokens", 8192, "tokens per text"),
-    ("--max-batch-tokens", 300_000, "tokens per request"),
-    ("--max-body-bytes", 10_000_000, "bytes per request"),
-    ("--max-concurrent", 512, "open requests per worker; further ones get status 429"),
+LIMITS = (  # option, its name in Limits, meaning
+    ("--max-batch", "batch", "texts per request"),
+    ("--max-input-tokens", "input_tokens", "tokens per text"),
+    ("--max-batch-tokens", "batch_tokens", "tokens per request"),
+    ("--max-body-bytes", "body", "bytes per request"),
+    ("--max-answer-bytes", "answer", "bytes per answer"),
+    ("--max-concurrent", "concurrent", "open requests per worker; further ones get status 429"),
+    ("--max-client-connections", "client_connections", "connections of one client address per worker"),
 )
 
 
@@ -44,8 +47,10 @@ def arguments(parser: Parser) -> None:
     name = "name of the model in requests; repeatable (default: the name of its folder)"
     server.add_argument("--name", action="append", default=[], metavar="NAME", help=name)
     limits = parser.add_argument_group("limits")
-    for option, default, limit in LIMITS:
-        limits.add_argument(option, type=int, default=default, metavar="N", help=f"{limit} (default: {default:,})")
+    for option, limit, meaning in LIMITS:
+        default = getattr(Limits, limit)
+        help = f"{meaning} (default: {default:,})"
+        limits.add_argument(option, type=int, dest=limit, default=default, metavar="N", help=help)
     end = "time for open requests to finish when the server stops, in seconds (default: 30)"
     limits.add_argument("--shutdown-seconds", type=int, default=30, metavar="N", help=end)
     parser.add_argument("-q", "--quiet", action="store_true", help="log errors only, not every request")
@@ -54,14 +59,7 @@ def arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     with needs("Serving", "serve"):
         from banyan.serve import server
-        from banyan.serve.limits import Limits
-    limits = Limits(
-        options.max_batch,
-        options.max_input_tokens,
-        options.max_batch_tokens,
-        options.max_body_bytes,
-        options.max_concurrent,
-    )
+    limits = Limits(**{limit: getattr(options, limit) for _, limit, _ in LIMITS})
     server.serve(
         server.Settings(
             model=options.model,

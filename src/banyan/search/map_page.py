@@ -6,6 +6,8 @@ import html
 import json
 from typing import Any
 
+from banyan.support.pages import policy
+
 
 def map_page(title: str, data: dict[str, Any]) -> str:
     """Return the page.
@@ -15,6 +17,7 @@ def map_page(title: str, data: dict[str, Any]) -> str:
     packed = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")  # no tag can begin
     packed = packed.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     parts = {"TITLE": html.escape(title), "STYLE": _STYLE, "DATA": packed, "SCRIPT": _SCRIPT}
+    parts["POLICY"] = policy(_SCRIPT, _STYLE)
     pieces = _PAGE.split("@")  # the data may contain anything, so it is never searched
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
@@ -23,6 +26,7 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="@POLICY@">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>@TITLE@</title>
 <style>@STYLE@</style>

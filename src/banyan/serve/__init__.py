@@ -1,13 +1,14 @@
 """`banyan serve`: a model behind HTTP, for clients of OpenAI and of Text Embeddings Inference (TEI).
 
     routes.py      the table of routes: handler, description, summary, key
-    server.py      sockets, worker processes, shutdown
+    server.py      sockets, worker processes, loading the model again, shutdown
+    connection.py  one connection: limits on heads, time and unread answers
     app.py         one request: route, key, limits, handler, answer, metrics, log
     openai.py      POST /v1/embeddings, GET /v1/models
     tei.py         POST /embed, /similarity, /tokenize, /decode, GET /info
     parse.py       POST /parse
     predict.py     POST /predict, if there is a classifier
-    about.py       GET /health, /metrics, /openapi.json, /docs
+    about.py       GET /health, /metrics, /openapi.json, /docs, POST /reload
     schema.py      the JSON schemas with which handlers describe themselves
     openapi.py     the OpenAPI document; docs_page.py shows it as a page
     jobs.py        the embeddings of one request, or of many small requests in one batch
@@ -15,5 +16,4 @@
     refusal.py     error answers, in OpenAI's form and in TEI's
     metrics.py     Prometheus metrics, summed over the workers
     log.py         JSON lines on standard error
-    mapped.py      loads a model with its weights memory-mapped
 """

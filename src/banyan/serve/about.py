@@ -1,12 +1,14 @@
-"""Routes about the server itself: /health, /metrics, /openapi.json, /docs."""
+"""Routes about the server itself: /health, /metrics, /reload, /openapi.json, /docs."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import orjson
 
 from banyan.serve import docs_page
 from banyan.serve.refusal import STOPPING, Refused
-from banyan.serve.schema import OBJECT, STRING, Operation, Schemas
+from banyan.serve.schema import BOOLEAN, OBJECT, STRING, Operation, Request, Schemas, record
 from banyan.serve.service import Answer, Service
 
 
@@ -28,6 +30,17 @@ def describe_metrics(_: Schemas) -> Operation:
     return Operation(STRING, media_type="text/plain")
 
 
+def reload(service: Service, body: Any) -> Answer:
+    """Load the model again, as SIGHUP does. It is in use once GET /info has its fingerprint."""
+    service.reload()
+    return Answer(orjson.dumps({"reloading": True, "model_sha": service.fingerprint}))
+
+
+def describe_reload(_: Schemas) -> Operation:
+    answer = record(reloading=BOOLEAN, model_sha=STRING)
+    return Operation(answer, Request({}, [], {}))
+
+
 def openapi(service: Service) -> Answer:
     return Answer(orjson.dumps(service.document))
 
@@ -37,7 +50,8 @@ def describe_openapi(_: Schemas) -> Operation:
 
 
 def docs(service: Service) -> Answer:
-    return Answer(docs_page.html(service.document), content_type=b"text/html; charset=utf-8")
+    policy = (b"content-security-policy", docs_page.POLICY.encode())
+    return Answer(docs_page.html(service.document), content_type=b"text/html; charset=utf-8", headers=(policy,))
 
 
 def describe_docs(_: Schemas) -> Operation:

@@ -19,10 +19,12 @@ from typing import Any
 
 import orjson
 
+from banyan.errors import BanyanError
 from banyan.serve import jobs, log, openapi
 from banyan.serve.refusal import (
     BROKEN,
     BUSY,
+    INVALID,
     NO_KEY,
     NO_METHOD,
     NO_ROUTE,
@@ -51,19 +53,23 @@ class App:
     """The ASGI application. `accepted` holds the requests that the server has accepted and not answered."""
 
     def __init__(self, service: Service, worker: int = 0, log_requests: bool = True) -> None:
-        self.service, self.authorization = service, service.key and f"Bearer {service.key}".encode()
         self.counters = service.metrics.of(worker)
         self.log_requests = log_requests
-        self.routes = by_path(routes_of(service))
-        service.document = openapi.document(service, routes_of(service))
-        self.batcher = jobs.Batcher(service)
+        self.use(service)
         self.accepted: set[Any] = set()
         self.overload_logged = -OVERLOAD_LOG_SECONDS  # when overload was last logged
         self.flushing: asyncio.TimerHandle | None = None
         self.held = 0  # bytes of bodies that are being received or wait for a thread
+        self.unread = 0  # bytes of answers that clients have not read
         self.pool = ThreadPoolExecutor(threads.available(), thread_name_prefix="banyan-request")
         prefix = secrets.token_hex(6)
         self.ids = (f"req-{prefix}-{number:x}" for number in count())
+
+    def use(self, service: Service) -> None:
+        """Answer the requests that arrive from now on with this service."""
+        routes = routes_of(service)
+        service.document = openapi.document(service, routes)
+        self.service, self.batcher, self.routes = service, jobs.Batcher(service), by_path(routes)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         self.counters.pending(len(self.accepted))
@@ -86,6 +92,9 @@ class App:
             status, body = refused.answer(path)
             answer = Answer(body)
             headers += refused.headers
+        except BanyanError as error:  # the model cannot handle these texts
+            status, body = Refused(INVALID, str(error)).answer(path)
+            answer = Answer(body)
         except Exception:
             log.write("error", "a request failed", path=path, request_id=id, traceback=traceback.format_exc())
             status, body = Refused(BROKEN, f"internal server error; the log has the details under {id}").answer(path)
@@ -94,6 +103,8 @@ class App:
             (b"content-type", answer.content_type),
             (b"content-length", b"%d" % len(answer.body)),
             (b"x-request-id", id.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            *answer.headers,
         ]
         if self.service.stopping:
             headers.append((b"connection", b"close"))
@@ -106,11 +117,11 @@ class App:
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
         route = self._route(scope["path"], scope["method"])
-        if self.authorization and route.needs_key:
+        if self.service.key and route.needs_key:
             self._check_key(scope["headers"])
         if route.method == "GET":
             return route.handler(self.service)
-        if len(self.accepted) > self.service.limits.concurrent:
+        if len(self.accepted) > self.service.limits.concurrent or self.unread > self.service.limits.unread:
             raise self._busy()
         return await self._post(route, scope, receive)
 
@@ -125,18 +136,15 @@ class App:
 
     async def _post(self, route: Route, scope: dict[str, Any], receive: Receive) -> Answer:
         body = await self._body(scope["headers"], receive)
+        service, batcher = self.service, self.batcher  # one model from here to the end, whatever is loaded meanwhile
         if len(body) <= route.inline:
-            found = route.handler(self.service, _json(body))
-            return await self.batcher.run(found) if isinstance(found, jobs.Job) else found
+            found = route.handler(service, _json(body))
+            return await batcher.run(found) if isinstance(found, jobs.Job) else found
         self.held += len(body)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.pool, self._work, route, body)
+            return await asyncio.get_running_loop().run_in_executor(self.pool, _work, service, route, body)
         finally:
             self.held -= len(body)
-
-    def _work(self, route: Route, body: bytes) -> Answer:
-        found = route.handler(self.service, _json(body))
-        return jobs.alone(self.service, found) if isinstance(found, jobs.Job) else found
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         limits = self.service.limits
@@ -179,7 +187,9 @@ class App:
 
     def _check_key(self, headers: Headers) -> None:
         for name, value in headers:
-            if name == b"authorization" and hmac.compare_digest(value, self.authorization or b""):
+            scheme, _, key = value.partition(b" ")
+            bearer = name == b"authorization" and scheme.lower() == b"bearer"
+            if bearer and hmac.compare_digest(key.strip(), (self.service.key or "").encode()):
                 return
         wanted = (b"www-authenticate", b"Bearer")
         message = "the API key is missing or wrong: send the header Authorization: Bearer KEY"
@@ -213,6 +223,11 @@ class App:
 
 _NUMBERS = {label: number for number, label in enumerate(LABELS)}
 _OTHER = _NUMBERS[OTHER]
+
+
+def _work(service: Service, route: Route, body: bytes) -> Answer:
+    found = route.handler(service, _json(body))
+    return jobs.alone(service, found) if isinstance(found, jobs.Job) else found
 
 
 def _json(body: bytes) -> Any:

@@ -6,13 +6,16 @@ import json
 from html import escape
 from typing import Any
 
+from banyan.support.pages import policy
+
 
 def html(document: dict[str, Any]) -> bytes:
     title = escape(document["info"]["title"])
     routes = [_route(path, *operation) for path, found in document["paths"].items() for operation in found.items()]
     about = escape(document["info"]["description"])
     parts = [f"<h1>{title}</h1><p>{about} <a href=openapi.json>openapi.json</a></p>", *routes]
-    return _PAGE.replace("TITLE", title).replace("ROUTES", "\n".join(parts)).encode()
+    page = _PAGE.replace("STYLE", _STYLE).replace("SCRIPT", _SCRIPT).replace("TITLE", title)
+    return page.replace("ROUTES", "\n".join(parts)).encode()
 
 
 def _route(path: str, method: str, operation: dict[str, Any]) -> str:
@@ -58,7 +61,12 @@ def _try(path: str, example: Any) -> str:
 
 
 _PAGE = """<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">
-<title>TITLE</title><style>
+<title>TITLE</title><style>STYLE</style>
+<label>API key, if the server needs one: <input id=key type=password autocomplete=off></label>
+ROUTES
+<script>SCRIPT</script></html>"""
+
+_STYLE = """
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
 h1, h2 b { color: #1f7a52 } h2 { font: 600 1.05rem ui-monospace, monospace; margin: 0 }
@@ -66,10 +74,9 @@ section { border-top: 1px solid #8884; padding: 1rem 0 } p { margin: .2rem 0 .6r
 td { padding: .1rem .8rem .1rem 0; vertical-align: top } dt { float: left; width: 3rem }
 textarea, pre { width: 100%; box-sizing: border-box; font: 13px ui-monospace, monospace }
 pre { max-height: 16rem; overflow: auto; background: #8882; padding: .6rem; white-space: pre-wrap }
-</style>
-<label>API key, if the server needs one: <input id=key type=password autocomplete=off></label>
-ROUTES
-<script>
+"""
+
+_SCRIPT = """
 for (const form of document.forms) form.onsubmit = async event => {
   event.preventDefault()
   const key = document.getElementById("key").value, shown = form.querySelector("pre")
@@ -78,4 +85,6 @@ for (const form of document.forms) form.onsubmit = async event => {
   shown.hidden = false
   shown.textContent = answer.status + " " + await answer.text()
 }
-</script></html>"""
+"""
+
+POLICY = policy(_SCRIPT, _STYLE, connect="'self'") + "; frame-ancestors 'none'"

@@ -11,6 +11,8 @@ from banyan.serve.limits import Limits
 from banyan.serve.refusal import EMPTY, INVALID, TOO_LONG, Refused, whole
 from banyan.support.rows import normalize_rows
 
+NUMBER_BYTES = 13  # of a float32 in JSON, at most, with its comma
+
 
 class Ragged(NamedTuple):
     """A batch of token lists, one after another."""
@@ -94,6 +96,13 @@ def _check_batch(items: list, name: str, limits: Limits) -> None:
     if not all(items):
         which = "" if len(items) == 1 else f"[{next(i for i, item in enumerate(items) if not item)}]"
         raise Refused(EMPTY, f"{name}{which} is empty: a text needs at least one character", name)
+
+
+def check_answer(size: int, limits: Limits) -> None:
+    """Refuse a request whose answer would have about this many bytes, if that is too many."""
+    if size > limits.answer:
+        message = f"the answer would have about {size:,} bytes; the limit is {limits.answer:,}: send fewer texts"
+        raise Refused(TOO_LONG, message)
 
 
 def dimensions(value: int | None, model: Banyan) -> int | None:

@@ -36,6 +36,7 @@ def alone(service: Service, job: Job) -> Answer:
 def _answer(service: Service, job: Job, batch: inputs.Ragged, found: np.ndarray | None) -> Answer:
     """found: the normalized embeddings of the batch, if they have been computed."""
     fitting = inputs.within(batch, job.name, service.limits, job.truncate)
+    inputs.check_answer(len(fitting) * (job.keep or service.model.dim) * inputs.NUMBER_BYTES, service.limits)
     if found is None or fitting is not batch or job.keep is not None or not job.normalize:
         found = inputs.vectors(service.model, fitting, job.keep, job.normalize)
     return Answer(job.render(found, len(fitting.tokens)), len(fitting), len(fitting.tokens))

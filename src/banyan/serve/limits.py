@@ -1,4 +1,4 @@
-"""Limits on what a server accepts."""
+"""Limits on what a server accepts. They hold for each worker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ class Limits:
     input_tokens: int = 8192  # tokens per text
     batch_tokens: int = 300_000  # tokens per request
     body: int = 10_000_000  # bytes per request
-    concurrent: int = 512  # requests that a worker has accepted and not answered
+    concurrent: int = 512  # requests that have been accepted and not answered
+    answer: int = 100_000_000  # bytes per answer
+    head: int = 32_768  # bytes of a request line and its headers
+    head_seconds: float = 10.0  # time for the head to arrive
     body_seconds: float = 30.0  # time for the body to arrive
+    answer_seconds: float = 30.0  # time in which a client must read some part of its answer
+    idle_seconds: int = 75  # time between requests; longer than clients keep connections, so that they close first
+    connections: int = 4096  # open connections
+    client_connections: int = 512  # of one client address
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -23,5 +30,10 @@ class Limits:
 
     @property
     def held(self) -> int:
-        """Bytes of request bodies that a worker keeps in memory at a time."""
+        """Bytes of request bodies in memory."""
         return 4 * self.body
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers in memory that clients have not read yet."""
+        return 4 * self.answer

@@ -29,12 +29,18 @@ def parse(service: Service, body: Any) -> Answer:
     texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
     batch = inputs.ragged(texts, "inputs", service.model, service.limits)
     n = len(inputs.within(batch, "inputs", service.limits).tokens)
-    trees = [service.model.parse(text) for text in texts]
-    if form == "json":
-        body = b"[%b]" % b",".join([tree.to_json(embeddings).encode() for tree in trees])
-    else:
-        body = orjson.dumps([_FORMS[form](tree) for tree in trees])
-    return Answer(body, len(texts), n)
+    if embeddings:
+        inputs.check_answer(2 * n * service.model.dim * inputs.NUMBER_BYTES, service.limits)
+    parts, size = [], 0
+    for text in texts:
+        parts.append(_written(service.model.parse(text), form, embeddings))
+        size += len(parts[-1])
+        inputs.check_answer(size, service.limits)
+    return Answer(b"[%b]" % b",".join(parts), len(texts), n)
+
+
+def _written(tree: Tree, form: str, embeddings: bool) -> bytes:
+    return tree.to_json(embeddings).encode() if form == "json" else orjson.dumps(_FORMS[form](tree))
 
 
 def describe_parse(schemas: Schemas) -> Operation:

@@ -22,6 +22,7 @@ class Route(NamedTuple):
     summary: str
     inline: int = 0  # bytes of the largest body that is handled in the event loop; larger ones go to a thread
     needs_key: bool = True
+    only_with_key: bool = False  # the route exists only if the server has a key
 
 
 ROUTES = (
@@ -35,6 +36,7 @@ ROUTES = (
     Route("POST", "/parse", parse.parse, parse.describe_parse, "Trees of texts", inline=256),
     Route("GET", "/health", about.health, about.describe_health, "Whether the server is up", needs_key=False),
     Route("GET", "/metrics", about.metrics, about.describe_metrics, "Prometheus metrics"),
+    Route("POST", "/reload", about.reload, about.describe_reload, "Load the model again", only_with_key=True),
     Route("GET", "/openapi.json", about.openapi, about.describe_openapi, "This document (OpenAPI)", needs_key=False),
     Route("GET", "/docs", about.docs, about.describe_docs, "This document as a page", needs_key=False),
 )
@@ -45,12 +47,13 @@ PREDICT = Route("POST", "/predict", predict.predict, predict.describe_predict, "
 Methods = dict[str, Route]
 
 
-def routes_of(service: Service) -> tuple[Route, ...]:
+def routes_of(service: Service) -> list[Route]:
     """The routes of a service."""
-    return (*ROUTES, PREDICT) if service.classifier else ROUTES
+    routes = [route for route in ROUTES if service.key or not route.only_with_key]
+    return [*routes, PREDICT] if service.classifier else routes
 
 
-def by_path(routes: tuple[Route, ...]) -> dict[str, Methods]:
+def by_path(routes: list[Route]) -> dict[str, Methods]:
     """Path -> method -> route."""
     found: dict[str, Methods] = {}
     for route in routes:

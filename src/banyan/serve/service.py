@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import tokenizers
 
 from banyan.classify.classifier import Classifier
@@ -18,6 +20,7 @@ class Answer(NamedTuple):
     texts: int = 0
     tokens: int = 0
     content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # further ones
 
 
 class Service:
@@ -36,8 +39,18 @@ class Service:
         self.model, self.names, self.limits, self.created, self.metrics = model, names, limits, created, metrics
         self.key = key  # the API key that requests must send
         self.classifier = classifier  # on top of the model, if its folder has one
+        self.reload: Callable[[], None] = lambda: None  # has every worker load the model again
         self.stopping = False  # the server is shutting down
         self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self.model.fingerprint()
+
+    @cached_property
+    def piece_bytes(self) -> np.ndarray:
+        """int64 [V]: the length of each piece in bytes."""
+        return np.array([len(piece.encode(errors="replace")) for piece in self.model.tokenizer.pieces], np.int64)
 
     @cached_property
     def decoder(self) -> tokenizers.Tokenizer:

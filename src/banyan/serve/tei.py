@@ -28,6 +28,7 @@ from banyan.serve.schema import (
     record,
 )
 from banyan.serve.service import Answer, Service
+from banyan.tokenizer.checks import one_sentence
 from banyan.tokenizer.rules import without_surrogates
 
 DIRECTIONS = ("Right", "Left")
@@ -87,6 +88,8 @@ def tokenize(service: Service, body: Any) -> Answer:
     body = fields(body)
     field(body, "add_special_tokens", bool)  # checked and ignored: there are no special tokens
     texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
+    batch = inputs.ragged(texts, "inputs", service.model, service.limits)
+    inputs.within(batch, "inputs", service.limits)
     found = [_tokens(service, without_surrogates(text)) for text in texts]
     return Answer(orjson.dumps(found), len(texts), sum(map(len, found)))
 
@@ -111,8 +114,11 @@ def decode(service: Service, body: Any) -> Answer:
     field(body, "skip_special_tokens", bool)
     batch = inputs.tokens(body.get("ids"), "ids", service.model, service.limits)
     inputs.within(batch, "ids", service.limits)
+    inputs.check_answer(int(service.piece_bytes[batch.tokens].sum()), service.limits)
     lists = [part.tolist() for part in np.split(batch.tokens, batch.offsets[1:-1])]
-    return Answer(orjson.dumps(service.decoder.decode_batch(lists)), len(batch), len(batch.tokens))
+    with one_sentence("the tokenizer cannot decode these tokens"):
+        texts = service.decoder.decode_batch(lists)
+    return Answer(orjson.dumps(texts), len(batch), len(batch.tokens))
 
 
 def describe_decode(schemas: Schemas) -> Operation:
@@ -129,7 +135,7 @@ def info(service: Service) -> Answer:
         kinds["classifier"] = {"id2label": labels, "label2id": {label: number for number, label in labels.items()}}
     about = {
         "model_id": service.names[0],
-        "model_sha": None,
+        "model_sha": service.fingerprint,
         "model_dtype": "float32",
         "model_type": kinds,
         "dimensions": service.model.dim,

@@ -6,6 +6,7 @@ display    notes and progress bars on the terminal, log lines elsewhere
 drawing    SVG helpers: safe text, text widths, colours
 files      atomic writes and locks
 needs      one error message for a missing optional package
+pages      the content-security policy of a page
 quiet      silence transformers
 rows       slices of rows, and rows of length 1
 threads    the thread pool that the kernels share

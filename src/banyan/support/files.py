@@ -1,18 +1,19 @@
-"""Atomic writes, and locks that give a folder to one process at a time."""
+"""Atomic writes, JSON that is read with care, and locks that give a folder to one process at a time."""
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 
 LOCK = "lock"  # the lock file inside a folder
+LARGEST_JSON = 1 << 28  # bytes; a vocabulary of two million pieces is smaller
 
 
 @contextmanager
@@ -41,6 +42,18 @@ def atomic(path: str | Path) -> Iterator[Path]:
 def write_text(path: str | Path, text: str) -> None:
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_json(path: str | Path, advice: str = "") -> Any:
+    """Return the content of a JSON file, or raise a BanyanError that ends in this advice."""
+    try:
+        size = os.path.getsize(path)
+        if size > LARGEST_JSON:
+            raise ValueError(f"it has {size:,} bytes, and {LARGEST_JSON:,} is the most")
+        return json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or first_line(error)
+        raise BanyanError(f"cannot read {path}: {reason}{advice and '; ' + advice}") from None
 
 
 @contextmanager
@@ -81,6 +94,8 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
 
 
 def _lock(file: TextIO, otherwise: str) -> None:
+    import fcntl  # not on Windows, where only what locks files fails
+
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

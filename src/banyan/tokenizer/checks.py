@@ -1,42 +1,111 @@
-"""Reject tokenizer files that the kernels cannot handle."""
+"""Reject tokenizer files that would crash, hang or exhaust the memory of this process, or give random tokens.
+
+A tokenizer.json is checked before `tokenizers` reads it: what it allocates depends on the ids and pieces in the file.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import tokenizers
-from tokenizers import models
 
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 from banyan.tokenizer.rules import LARGEST
 
 HIGHEST_SCORE = 1e6  # in absolute value, of a unigram piece: sums over any chunk stay finite and accurate
+LONGEST_PIECE = 4096  # characters
+MOST_GROWTH = 4096  # characters that normalising may make of one
 
 
-def check_ids(tokenizer: tokenizers.Tokenizer) -> None:
-    """Reject ids far beyond the number of pieces: lists and matrices have an entry for every id."""
-    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    last = max(vocabulary, key=vocabulary.__getitem__, default="")
-    if last and vocabulary[last] >= max(LARGEST, 2 * len(vocabulary)):
-        piece = f"the piece {_shortened(last)} has the id {vocabulary[last]:,}"
-        raise BanyanError(f"{piece}, but there are {len(vocabulary):,} pieces: ids must not have large gaps")
+@contextmanager
+def one_sentence(what: str) -> Iterator[None]:
+    """Turn an error of `tokenizers` into a BanyanError. It raises bare Exceptions and, if Rust panics, a
+    PanicException, which is not even an Exception."""
+    try:
+        yield
+    except BanyanError:
+        raise
+    except Exception as error:
+        raise BanyanError(f"{what} ({first_line(error)})") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise BanyanError(f"{what} ({first_line(error)})") from None
 
 
-def check_scores(tokenizer: tokenizers.Tokenizer) -> None:
-    """Reject unigram scores whose sums could overflow."""
-    if isinstance(tokenizer.model, models.Unigram):
-        for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]:
-            if score is None or not abs(score) <= HIGHEST_SCORE:  # `tokenizers` writes inf and nan as null
-                raise bad_score(piece, score)
+def check_json(text: str) -> None:
+    """Reject the text of a tokenizer.json."""
+    try:
+        state = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BanyanError(f"this is not a tokenizer.json ({first_line(error)})") from None
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise BanyanError("this is not a tokenizer.json (it has no model)")
+    model = state["model"]
+    if model.get("dropout"):
+        raise BanyanError("the tokenizer has BPE dropout, so a text has other tokens each time: set dropout to null")
+    vocabulary = model.get("vocab")
+    if isinstance(vocabulary, dict):
+        _check_ids(vocabulary)
+    elif isinstance(vocabulary, list):
+        for entry in vocabulary:
+            if isinstance(entry, list) and len(entry) == 2:
+                check_piece(*entry)
+    added = state.get("added_tokens")
+    for token in added if isinstance(added, list) else []:
+        if isinstance(token, dict):
+            _check_ids({token.get("content"): token.get("id")}, len(vocabulary or ()))
+    for steps in ("normalizer", "pre_tokenizer", "decoder"):
+        if _growth(state.get(steps)) > MOST_GROWTH:
+            raise BanyanError(f"the {steps} makes more than {MOST_GROWTH:,} characters of one")
 
 
-def bad_score(piece: str, score: float | None) -> BanyanError:
+def check_piece(piece: Any, score: Any = 0.0) -> None:
+    """Reject a piece that is too long, or a unigram score whose sums could overflow."""
+    if isinstance(piece, str) and len(piece) > LONGEST_PIECE:
+        found = f"the piece {_shortened(piece)} has {len(piece):,} characters"
+        raise BanyanError(f"{found}, and {LONGEST_PIECE:,} is the most")
+    if not isinstance(score, int | float) or not abs(score) <= HIGHEST_SCORE:
+        raise bad_score(piece, score)
+
+
+def bad_score(piece: Any, score: Any) -> BanyanError:
     found = f"the score of the piece {_shortened(piece)} is {'not a finite number' if score is None else score}"
     rule = f"scores must be finite and, in a unigram model, at most {HIGHEST_SCORE:,.0f} in absolute value"
     return BanyanError(f"{found}: {rule}")
 
 
-def _shortened(piece: str) -> str:
-    return repr(piece if len(piece) <= 40 else piece[:40] + "…")
+def check_ids(tokenizer: tokenizers.Tokenizer) -> None:
+    """Reject ids far beyond the number of pieces: lists and matrices have an entry for every id."""
+    _check_ids(tokenizer.get_vocab(with_added_tokens=True))
 
 
+def _check_ids(vocabulary: dict[Any, Any], others: int = 0) -> None:
+    """others: the number of pieces beside these."""
+    pieces = len(vocabulary) + others
+    for piece, id in vocabulary.items():
+        check_piece(piece)
+        if isinstance(id, int) and id >= max(LARGEST, 2 * pieces):
+            found = f"the piece {_shortened(piece)} has the id {id:,}, but there are {pieces:,} pieces"
+            raise BanyanError(f"{found}: ids must not have large gaps")
+
+
+def _growth(steps: Any) -> int:
+    """Return how many characters one may become: each step that inserts text multiplies them."""
+    if isinstance(steps, list):
+        product = 1
+        for step in steps:
+            product = min(product * _growth(step), MOST_GROWTH + 1)
+        return product
+    if not isinstance(steps, dict):
+        return 1
+    inside = [_growth(value) for value in steps.values() if isinstance(value, dict | list)]
+    inserted = [len(steps[name]) for name in ("content", "prepend") if isinstance(steps.get(name), str)]
+    return max([1, *inside, *inserted])
+
+
+def _shortened(piece: Any) -> str:
+    return repr(piece if len(str(piece)) <= 40 else str(piece)[:40] + "…")

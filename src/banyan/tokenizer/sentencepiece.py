@@ -11,7 +11,7 @@ from tokenizers import Regex, models, normalizers, pre_tokenizers
 
 from banyan.errors import BanyanError
 from banyan.support.needs import needs
-from banyan.tokenizer.checks import bad_score
+from banyan.tokenizer.checks import check_piece
 from banyan.tokenizer.rules import START, character_steps, decoder
 
 
@@ -30,9 +30,9 @@ def from_sentencepiece(content: bytes, lowercase: bool, zero_digits: bool) -> to
     kinds = type(proto).SentencePiece
     if any(piece.type in (kinds.USER_DEFINED, kinds.UNUSED) for piece in proto.pieces):
         raise BanyanError("SentencePiece models with user-defined or unused pieces are not supported")
+    unigram = proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM
     for piece in proto.pieces:
-        if not math.isfinite(piece.score):
-            raise bad_score(piece.piece, piece.score)
+        check_piece(piece.piece, piece.score if unigram or not math.isfinite(piece.score) else 0.0)
     if proto.trainer_spec.model_type == proto.trainer_spec.BPE:
         tokenizer = tokenizers.Tokenizer(_sentencepiece_bpe(proto, kinds))
     elif proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:

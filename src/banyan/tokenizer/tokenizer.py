@@ -27,8 +27,8 @@ import tokenizers
 
 from banyan.errors import BanyanError
 from banyan.support import threads as pool
-from banyan.support.files import write_text
-from banyan.tokenizer.checks import check_ids, check_scores
+from banyan.support.files import LARGEST_JSON, write_text
+from banyan.tokenizer.checks import check_ids, check_json, one_sentence
 from banyan.tokenizer.making import train_on
 from banyan.tokenizer.rules import (
     BLOCK,
@@ -52,7 +52,6 @@ class Tokenizer:
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         check_ids(tokenizer)
-        check_scores(tokenizer)
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizers = tokenizer
@@ -87,6 +86,8 @@ class Tokenizer:
         """
         path = Path(path)
         try:
+            if path.stat().st_size > LARGEST_JSON:
+                raise BanyanError(f"the tokenizer {path} has more than {LARGEST_JSON:,} bytes")
             content = path.read_bytes()
         except OSError as error:
             raise BanyanError(f"cannot read the tokenizer {path}: {error.strerror or error}") from None
@@ -100,11 +101,9 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
         """Load what `to_json` returned."""
-        try:
-            tokenizer = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # `tokenizers` raises a bare Exception
-            raise BanyanError(f"this is not a tokenizer.json ({error})") from None
-        return cls(tokenizer)
+        check_json(text)
+        with one_sentence("this is not a tokenizer.json"):
+            return cls(tokenizers.Tokenizer.from_str(text))
 
     def to_json(self) -> str:
         """Return what `save` writes. The same tokenizer gives the same text, so it can serve as a fingerprint."""
@@ -168,7 +167,8 @@ class Tokenizer:
 
     def _by_the_library(self, encoded: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
         texts = [text.decode() for text in encoded]
-        pieces = [encoding.ids for encoding in self._tokenizers.encode_batch_fast(texts, add_special_tokens=False)]
+        with one_sentence("the tokenizer cannot split a text"):
+            pieces = [encoding.ids for encoding in self._tokenizers.encode_batch_fast(texts, add_special_tokens=False)]
         counts = np.array([len(ids) for ids in pieces], np.int64)
         return np.fromiter(chain.from_iterable(pieces), np.int32, counts.sum()), counts
 
@@ -179,7 +179,8 @@ class Tokenizer:
         span, as do several pieces of one character such as ½.
         """
         clean = utf8([text], 0)[0].decode()
-        encoding = self._tokenizers.encode(clean, add_special_tokens=False)
+        with one_sentence("the tokenizer cannot split a text"):
+            encoding = self._tokenizers.encode(clean, add_special_tokens=False)
         offsets = _apart(encoding.tokens, encoding.offsets)
         return np.array(encoding.ids, np.int32), _spans(clean, encoding.tokens, offsets)
 

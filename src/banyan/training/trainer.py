@@ -16,10 +16,11 @@ from banyan.config import Config
 from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
 from banyan.corpus.textfile import file_kind
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan, load_weights
+from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import read_pairs
 from banyan.model import BanyanModel
+from banyan.model.weights import load_weights
 from banyan.support import devices
 from banyan.support.display import COMPILING, Display
 from banyan.tokenizer import Tokenizer

@@ -10,6 +10,8 @@ from banyan.backends._numba.compiling import kernel, summing
 from banyan.model.graph import runs_of_sentences
 from banyan.support import threads
 
+TINY = 1e-60  # the square of a norm that float32 cannot divide by
+
 
 @kernel
 def _add(tokens, offsets, table, weight, first, end, out):
@@ -31,11 +33,11 @@ def _add(tokens, offsets, table, weight, first, end, out):
 
 @summing
 def scale(part, length):
-    """Scale a vector to the norm `length`; zero vectors stay zero."""
+    """Scale a vector to the norm `length`; a vector that is zero, or nearly so, becomes zero."""
     square = 0.0
     for column in range(len(part)):
         square += np.float64(part[column]) * part[column]
-    factor = np.float32(length / math.sqrt(square)) if square > 0 else np.float32(0)
+    factor = np.float32(length / math.sqrt(square)) if square > TINY else np.float32(0)
     for column in range(len(part)):
         part[column] *= factor
 

@@ -1,0 +1,78 @@
+"""The weights of a model: read a file of them, and check their shapes, types and values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from banyan.config import Config, check_format
+from banyan.errors import BanyanError, first_line
+from banyan.model.functions import GATES, Functions
+from banyan.model.word_ngrams import BUCKETS
+
+LARGEST = 1e6  # in absolute value: norms of the longest texts stay far from overflow
+_INTEGERS = {"lexical": np.dtype(np.int8), "lexical_idf": np.dtype(np.uint8)}  # all other weights are float32
+
+
+def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.ndarray]:
+    """Read all tensors of a weights file, and check them against the settings."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "np") as file:
+            _check_head((file.metadata() or {}).get("banyan", "{}"), path)
+            weights = {name: _as_used(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
+    except (TypeError, AttributeError) as error:  # of a type that NumPy does not have, such as BF16
+        raise BanyanError(f"cannot read {path}: NumPy cannot hold its numbers ({first_line(error)})") from None
+    for name, shape in _shapes(config, vocab_size).items():
+        if name not in weights or weights[name].shape != shape:
+            found = f"has shape {weights[name].shape}" if name in weights else "is missing"
+            raise BanyanError(f"{path} does not match its config.json and tokenizer.json: {name} {found}, not {shape}")
+        if name in _INTEGERS and weights[name].dtype != _INTEGERS[name]:
+            raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {_INTEGERS[name]}")
+    check_values(weights, str(path))
+    return weights
+
+
+def check_values(weights: dict[str, np.ndarray], where: str) -> None:
+    """Reject weights that are not finite, or so large that embeddings would not be."""
+    for name, values in weights.items():
+        if values.dtype.kind != "f" or not values.size:
+            continue
+        largest = max(float(values.max()), -float(values.min()))  # NaN if any is
+        if not largest <= LARGEST:
+            found = f"{largest:g}" if np.isfinite(largest) else "a number that is not finite"
+            raise BanyanError(f"{where}: {name} holds {found}; weights must be between -{LARGEST:g} and {LARGEST:g}")
+
+
+def _check_head(text: str, path: Path) -> None:
+    try:
+        head = json.loads(text)
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict):
+        raise BanyanError(f"cannot read {path}: its metadata are not those of a Banyan model")
+    check_format(head, path)
+
+
+def _as_used(name: str, array: np.ndarray) -> np.ndarray:
+    if name in _INTEGERS:
+        return array
+    with np.errstate(over="ignore"):  # infinity is rejected below
+        return array.astype(np.float32, copy=False)
+
+
+def _shapes(config: Config, vocab_size: int) -> dict[str, tuple[int, ...]]:
+    width = config.width
+    gate = (width, width) if config.functions == "linear" else (width,)
+    shapes: dict[str, tuple[int, ...]] = {"embedding": (vocab_size, config.dim)}
+    shapes |= {name: gate if name in GATES else (width,) for name in Functions._fields}
+    if config.hashes_words:
+        shapes["lexical_idf"] = (BUCKETS,)
+    elif config.lexical_dim:
+        shapes["lexical"] = (vocab_size, config.lexical_dim)
+    return shapes
