@@ -142,7 +142,7 @@ class Config:
         None,
         "subwords in the vocabulary",
         TEXT,
-        Range(lambda n: n >= 300, "at least 300 (256 of them stand for bytes)"),
+        Range(lambda n: 300 <= n <= 2_000_000, "between 300 (256 of them stand for bytes) and 2,000,000"),
         common=True,
         when_none="chosen from the size of the corpus",
     )

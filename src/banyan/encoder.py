@@ -108,16 +108,18 @@ class Banyan:
         """Write a folder for `from_pretrained`. Each file is written atomically."""
         from safetensors.numpy import save_file
 
-        from banyan.support import files
+        from banyan.support import checksums, files
 
         folder = Path(path)
         check_values(self.weights, "the model cannot be saved")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SETTINGS).unlink(missing_ok=True)  # written last: without it, the folder is not a model
-        with files.atomic(folder / WEIGHTS) as temporary:
+        for name in (SETTINGS, checksums.SUMS):  # written last: without its settings, the folder is not a model
+            (folder / name).unlink(missing_ok=True)
+        with files.reported(folder / WEIGHTS), files.atomic(folder / WEIGHTS) as temporary:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         write_teacher(folder, self.taught_by)
+        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY))
         files.write_text(folder / SETTINGS, self.config.to_json())
 
     def tune(self, examples: Any, out: str | Path, **how: Any) -> Banyan:

@@ -26,7 +26,7 @@ from banyan.compact import Form
 from banyan.corpus.reading import Corpus, in_blocks
 from banyan.corpus.report import Report
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
@@ -51,8 +51,11 @@ class EncodingSummary:
     resumed: int  # rows encoded by an earlier run
     seconds: float
     report: Report  # repairs, and values that are not text
+    finished_before: bool = False  # there was nothing to resume
 
     def __str__(self) -> str:
+        if self.finished_before:
+            return f"{self.out} is finished already"
         new = self.rows - self.resumed
         text = f"wrote {self.out}: {self.rows:,} rows of {Form(self.dim, self.precision)}"
         text += f", {self.resumed:,} of them in an earlier run" if self.resumed else ""
@@ -93,6 +96,8 @@ def encode_file(
     work = Path(f"{out}.partial")
     _refuse_no_file(out)
     with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
+        if resume and not overwrite and out.exists() and not (work / _RECORD).exists():
+            return EncodingSummary(out, 0, form.dim, form.precision, 0, 0, 0.0, Report(), finished_before=True)
         _refuse_to_lose(out, work, resume, overwrite)
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
         _refuse_own_input(out, corpus)
@@ -323,8 +328,11 @@ class _Partial:
             self.finished = True
             result = self.writer.finish(self.data, self.rows)
             files.sync(result)
+            sums = Path(f"{self.out}{checksums.BESIDE}")
+            sums.unlink(missing_ok=True)
             os.replace(result, self.out)
             files.sync(self.out.parent)
+            checksums.record(sums, {self.out.name: checksums.digest(self.out)})
         files.clear(self.folder)
 
 

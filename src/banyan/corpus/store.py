@@ -27,7 +27,7 @@ from banyan.corpus.report import Report
 from banyan.corpus.sentences import Sentence
 from banyan.errors import BanyanError
 from banyan.model.graph import runs_of_tokens
-from banyan.support import files
+from banyan.support import checksums, files
 
 FORMAT = 1  # increased when older versions cannot read the store
 BLOCK = 20_000  # sentences tokenised between two writes of progress.json
@@ -203,8 +203,7 @@ class _Progress:
 
 def _build(folder: Path, corpus: Text, tokenizer: Pieces, recipe: dict[str, Any], progress: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for left_over in folder.glob(".*.tmp"):
-        left_over.unlink()
+    files.remove_leftovers(folder)
     (folder / _META).unlink(missing_ok=True)
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
     done = _resumable(folder, recipe, dtype)
@@ -320,6 +319,7 @@ def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> Non
         **({"paragraphs": done.paragraphs} if done.whole else {}),
         "report": report.to_dict(),
     }
+    checksums.write(folder, (_TOKENS, _OFFSETS, _PARAGRAPHS))
     files.write_text(folder / _META, json.dumps(meta, indent=2) + "\n")
     (folder / _PROGRESS).unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ killed between the two leaves rows that index.json does not record; the next pro
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -114,17 +115,29 @@ class Index:
             else:
                 assert maker is not None
                 index = cls._created(folder, maker, language)
+            files.remove_leftovers(folder)
             index._take_up()
             yield index
 
     @classmethod
     def _created(cls, folder: Path, maker: Maker, language: str | None) -> Index:
-        import shutil
-
-        shutil.rmtree(folder / "rows.lance", ignore_errors=True)  # left by a process killed before it wrote index.json
-        index = cls(folder, Record(maker, language), Rows.create(folder, maker.dim, language))
+        Rows.remove_empty(folder)
+        record = Record(maker, language)
+        index = cls(folder, record, Rows.create(folder, maker.dim, language, _as_json(record)))
         index.save()
         return index
+
+    @classmethod
+    def restore(cls, folder: Path) -> None:
+        """Write a lost index.json again, from what the table says about itself and its rows."""
+        with files.locked(folder / "lock", f"another process is writing to {folder}: wait until it has ended"):
+            rows = Rows.open(folder)
+            if rows.about is None:
+                raise BanyanError(f"{folder} was made by an earlier version, which kept its model in index.json only")
+            record = Record(Maker(**rows.about["model"]), rows.about["language"])
+            for source, last in rows.sources().items():  # the mark is lost: --update is needed to read it again
+                record.sources[source] = SourceProgress("restored", last, finished=True)
+            cls(folder, record, rows).save()
 
     def _take_up(self) -> None:
         """Record what a killed process wrote to the table but not to index.json."""
@@ -148,11 +161,9 @@ class Index:
             raise BanyanError(f"{self.folder} was made for {made}, not {language}: create another index")
 
     def save(self) -> None:
-        head = {"format": FORMAT, "banyan_version": __version__}
-        record = asdict(self.record)
-        del record["model"]["earlier"]
-        text = json.dumps(head | record, indent=2, ensure_ascii=False)
-        files.write_text(self.folder / RECORD, text + "\n")
+        values = {"format": FORMAT, "banyan_version": __version__, **_as_json(self.record)}
+        values["checksum"] = _checksum(values)
+        files.write_text(self.folder / RECORD, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
     def delete(self, where: str) -> int:
         """Delete the rows that meet an SQL condition. Return how many."""
@@ -287,6 +298,17 @@ def _batches(rows: Iterator[SourceRow], skip: int) -> Iterator[list[SourceRow]]:
         yield batch
 
 
+def _as_json(record: Record) -> dict[str, Any]:
+    values = asdict(record)
+    del values["model"]["earlier"]
+    return values
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    kept = {name: value for name, value in values.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
 def _make(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise BanyanError(f"{folder} is a file: name a folder for the index")
@@ -300,7 +322,9 @@ def _read(folder: Path) -> Record:
     if not path.exists():
         raise BanyanError(f"there is no index in {folder}; `banyan index` makes one")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = files.read_json(path, "index again")
+        if values.get("checksum", _checksum(values)) != _checksum(values):
+            raise BanyanError(f"{path} is not as it was written: remove it, and `banyan check --repair` restores it")
         if values["format"] not in (1, FORMAT):
             raise BanyanError(f"{path} has format {values['format']}, this version reads up to {FORMAT}: index again")
         done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}

@@ -6,7 +6,9 @@ when one small file, the manifest of a version, appears. A process killed before
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,7 +19,7 @@ import numpy as np
 
 from banyan.errors import BanyanError, first_line
 from banyan.search.compounds import with_parts
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ REFINED = 3000  # candidates to compare exactly, or five times k if that is more
 NAME = "rows"
 OWN = ("text", "source", "row", "vector")  # columns that every row has
 WORDS = "_words"  # the text with the parts of compound names, for the full-text index; indexes of format 1 lack it
+_ABOUT = "banyan"  # a key of the table's metadata
 OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
@@ -38,17 +41,36 @@ class Rows:
     def __init__(self, folder: Path, table: Any) -> None:
         self._folder, self._table = folder, table
         self._synced = set(_files(folder))
+        self._sums = checksums.read(folder / checksums.SUMS)  # none in an index of an earlier version
 
     @classmethod
-    def create(cls, folder: Path, dim: int, language: str | None) -> Rows:
+    def create(cls, folder: Path, dim: int, language: str | None, about: dict[str, Any]) -> Rows:
+        """about: what `about` returns."""
         with needs("An index", "search"):
             import pyarrow as pa
         kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim), pa.string())
         schema = pa.schema(list(zip((*OWN, WORDS), kinds, strict=True)))
+        schema = schema.with_metadata({_ABOUT: json.dumps(about)})
         rows = cls(folder, _database(folder).create_table(NAME, schema=schema))
-        rows._synced = set()
+        rows._synced, rows._sums = set(), {"": ""}
         rows._index_words(language)
+        rows._sync()
         return rows
+
+    @property
+    def about(self) -> dict[str, Any] | None:
+        """What the creator of the table wrote about it; None for a table of an earlier version."""
+        found = (self._table.schema.metadata or {}).get(_ABOUT.encode())
+        return found and json.loads(found)
+
+    def sources(self) -> dict[str, int]:
+        """The sources, and the number of the last row of each."""
+        found: dict[str, int] = {}
+        with _condition(None):
+            for batch in self._table.search().select(["source", "row"]).to_batches():
+                for source, row in zip(*(batch.column(name).to_pylist() for name in ("source", "row")), strict=True):
+                    found[source] = max(found.get(source, 0), row)
+        return found
 
     @classmethod
     def open(cls, folder: Path) -> Rows:
@@ -56,6 +78,15 @@ class Rows:
             return cls(folder, _database(folder).open_table(NAME))
         except (ValueError, RuntimeError, OSError) as error:
             raise BanyanError(f"cannot read the rows of {folder}: {first_line(error)}") from None
+
+    @classmethod
+    def remove_empty(cls, folder: Path) -> None:
+        """Remove the table that a process killed while creating an index left: a table without rows."""
+        table = folder / f"{NAME}.lance"
+        if any(table.glob("_versions/*.manifest")) and len(cls.open(folder)):
+            told = f"{folder} has rows but no index.json, which names their model and their sources"
+            raise BanyanError(f"{told}: `banyan check --repair` restores it; or choose another folder")
+        shutil.rmtree(table, ignore_errors=True)
 
     # --- Rows in and out ---------------------------------------------------------------------------------------------
 
@@ -110,7 +141,8 @@ class Rows:
     def last(self, source: str) -> int:
         """Return the number of the last row of a source in the table, or 0."""
         found = self._table.search().where(f"source = {quoted(source)}").select(["row"])
-        return max((max(batch.column("row").to_pylist()) for batch in found.to_batches() if len(batch)), default=0)
+        with _condition(None):
+            return max((max(batch.column("row").to_pylist()) for batch in found.to_batches() if len(batch)), default=0)
 
     def scan(self, columns: Sequence[str], where: str | None = None, most: int | None = None) -> pyarrow.Table:
         """Return at most `most` rows, in the order of the table."""
@@ -133,7 +165,8 @@ class Rows:
         if not len(ids):
             return []
         query = self._table.take_row_ids([int(row) for row in ids]).select(list(columns)).with_row_id()
-        found = {row["_rowid"]: row for row in query.to_arrow().to_pylist()}
+        with _condition(None):
+            found = {row["_rowid"]: row for row in query.to_arrow().to_pylist()}
         return [found[int(row)] for row in ids]
 
     def texts(self, ids: np.ndarray) -> list[str]:
@@ -173,9 +206,10 @@ class Rows:
         """Update the indexes, merge small files and delete old versions.
 
         Search is correct without it, only slower: rows that are not in an index yet are compared one by one."""
-        if len(self) >= APPROXIMATE_FROM and self._outgrown():
-            self._index_vectors()
-        self._table.optimize(cleanup_older_than=OLD_VERSIONS)
+        with _condition(None):
+            if len(self) >= APPROXIMATE_FROM and self._outgrown():
+                self._index_vectors()
+            self._table.optimize(cleanup_older_than=OLD_VERSIONS)
         self._sync()
 
     def _outgrown(self) -> bool:
@@ -210,6 +244,17 @@ class Rows:
         for folder in {path.parent for path in new}:
             files.sync(folder)
         self._synced.update(new)
+        if self._sums:
+            self._record_sums()
+
+    def _record_sums(self) -> None:
+        """Record the checksums of new files. Lance never changes a file, except for a hint."""
+        names = {str(path.relative_to(self._folder)): path for path in _files(self._folder / f"{NAME}.lance")}
+        lasting = {name: path for name, path in names.items() if "hint" not in name}
+        kept = {name: self._sums.get(name) or checksums.digest(path) for name, path in lasting.items()}
+        if kept != self._sums:
+            self._sums = kept
+            checksums.record(self._folder / checksums.SUMS, kept)
 
 
 def quoted(text: str) -> str:
@@ -219,12 +264,16 @@ def quoted(text: str) -> str:
 
 @contextmanager
 def _condition(where: str | None) -> Iterator[None]:
-    """Turn Lance's error about a condition into a BanyanError."""
+    """Turn Lance's error about a condition, or without one about a damaged file, into a BanyanError."""
     try:
         yield
-    except (ValueError, RuntimeError, OSError) as error:
-        if where is None:
+    except BaseException as error:
+        panicked = type(error).__name__ == "PanicException"  # Rust's, which is not an Exception
+        if isinstance(error, BanyanError) or not (isinstance(error, ValueError | RuntimeError | OSError) or panicked):
             raise
+        if where is None or panicked or "corrupt" in str(error).lower():
+            told = f"cannot read the rows of the index: {first_line(error)[:300]}"
+            raise BanyanError(f"{told}; `banyan check` names the damaged file") from None
         reason = f"{where!r} is not a valid condition: {first_line(error)[:300]}"
         raise BanyanError(f"{reason} (conditions are SQL, for example: year >= 1900 AND author = 'Livy')") from None
 

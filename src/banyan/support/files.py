@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,16 +21,23 @@ LARGEST_JSON = 1 << 28  # bytes; a vocabulary of two million pieces is smaller
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`. If the block succeeds, flush it to disk and rename it to `path`.
+    """Yield a temporary path. If the block succeeds, flush it to disk and rename it to `path`.
 
-    Follows links. A pipe or a device cannot be replaced, so it is written to directly.
+    The path is in a folder of its own, because some libraries write beside the file that they are given. What a killed
+    process left is removed the next time. Follows links. A pipe or a device cannot be replaced, so it is written to
+    directly.
     """
     path = Path(path).resolve()
     if path.exists() and not path.is_file():
         yield path
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{_here()}.tmp"):
+        if not _alive(leftover.name.removesuffix(f"{_here()}.tmp").rpartition(".")[2]):
+            _remove(leftover)
+    folder = path.with_name(f".{path.name}.{os.getpid()}{_here()}.tmp")
+    temporary = folder / path.name
     try:
+        folder.mkdir(exist_ok=True)
         temporary.touch()
         mode = temporary.stat().st_mode
         yield temporary
@@ -36,7 +46,49 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
         sync(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _here() -> str:
+    """The name of this machine: the processes of another one may write to the same folder."""
+    return f"@{platform.node()}".replace(os.sep, "")
+
+
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes killed while writing left in a folder that this process has locked."""
+    for pattern in (".*.tmp", ".tmp??????"):  # ours, and that of safetensors up to banyan 0.2
+        for leftover in folder.glob(pattern):
+            _remove(leftover)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def reported(path: str | Path, kept: str = "") -> Iterator[None]:
+    """Turn a failure to write into a BanyanError. kept: what is not lost."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
+            raise
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+        reason = "the disk is full" if full else getattr(error, "strerror", None) or first_line(error)
+        raise BanyanError(f"cannot write {path}: {reason}{kept and '; ' + kept}") from None
 
 
 def write_text(path: str | Path, text: str) -> None:

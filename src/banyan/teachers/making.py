@@ -115,8 +115,7 @@ class _Making:
             files.sync(self.folder)
         path.touch()
         os.truncate(path, self.done.bytes)
-        for left_over in self.folder.glob(".*.tmp"):  # by a run killed while writing
-            left_over.unlink()
+        files.remove_leftovers(self.folder)
         return open(path, "ab")
 
     def _blocks(self, texts: Iterator[str], file: BinaryIO, moved: Callable[[float], object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from banyan.config import Config, check_format
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
 from banyan.support import files
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ def save(
     best: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """best: the weights of the best epoch, if the run keeps them."""
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors = {f"model.{name}": parameter.detach().cpu() for name, parameter in model.named_parameters()}
@@ -55,15 +54,35 @@ def save(
         for key, value in optimiser.state[parameter].items():
             tensors[f"{key}.{name}"] = value.cpu()
     tensors |= {f"{_BEST}{name}": value for name, value in (best or {}).items()}
-    state = json.dumps({**Config.head(), "progress": asdict(progress)})
+    state = json.dumps({**Config.head(), "progress": asdict(progress), "sha256": _digest(tensors)})
+    kept = f"the last good checkpoint is kept at {path}" if path.exists() else "there is no earlier checkpoint"
+    with files.reported(path, kept), files.atomic(path) as temporary:
+        save_file(tensors, temporary, metadata={"banyan": state})
+
+
+def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    import torch
+
+    digest = hashlib.sha256()
+    for name, values in sorted(tensors.items()):
+        digest.update(name.encode())
+        digest.update(values.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def verify(path: Path) -> None:
+    """Raise an error if the tensors of a checkpoint are not as they were written. (Those of 0.2 have no checksum.)"""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        with files.atomic(path) as temporary:
-            save_file(tensors, temporary, metadata={"banyan": state})
-    except (OSError, SafetensorError) as error:
-        full = getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
-        kept = f"the last good one is kept at {path}" if path.exists() else "no earlier one exists"
-        reason = "the disk is full" if full else str(error)
-        raise BanyanError(f"cannot write a checkpoint to {path}: {reason}; {kept}") from None
+        with safe_open(path, "pt") as file:
+            state = json.loads(file.metadata()["banyan"])
+            found = _digest({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            same = state.get("sha256", found) == found
+    except (OSError, SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
+    if not same:
+        raise BanyanError(f"{path} is not as it was written")
 
 
 def load(
@@ -76,6 +95,10 @@ def load(
     import torch
     from safetensors import SafetensorError, safe_open
 
+    try:
+        verify(path)
+    except BanyanError as error:
+        raise BanyanError(f"cannot resume from {path}: {error}; {hint}") from None
     fused = optimiser.defaults.get("fused")  # then it counts its steps on the device, else here
     try:
         with safe_open(path, "pt") as file, torch.no_grad():

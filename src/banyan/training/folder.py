@@ -205,8 +205,8 @@ class RunFolder:
         for leftover in self.work.glob(f"{_COPIES}*"):  # left by killed processes; those in use are locked
             with suppress(BanyanError), files.held(leftover, "in use"):
                 files.clear(leftover)
-        for leftover in self.work.glob(".*.tmp"):  # left by a run killed while writing
-            leftover.unlink()
+        for folder in (self.out, self.work):
+            files.remove_leftovers(folder)
         # In this order, a kill in between never leaves one run's state under another's settings.
         if not resume:
             _remove(self.checkpoint, self.work / TOKENIZER)

@@ -1,0 +1,111 @@
+"""`banyan check`: whether a model, a training run, an index or encoded output is as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from banyan.encoder import SETTINGS, WEIGHTS, Banyan
+from banyan.errors import BanyanError
+from banyan.support import checksums
+
+if TYPE_CHECKING:
+    from banyan.search.index import Index
+
+CHECKPOINT = Path("training", "checkpoint.safetensors")
+INDEX, ROWS = "index.json", "rows.lance"
+
+
+@dataclass
+class Findings:
+    """What `check` found. kinds: what the path holds."""
+
+    path: Path
+    kinds: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)  # parts of an earlier version, written without checksums
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {problem}" if str(self.path) not in problem else problem for problem in self.problems]
+        lines += [f"{self.path}: {part} has no checksums; it can be read" for part in self.without]
+        return "\n".join(lines or [f"{self.path}: {' and '.join(self.kinds)}, as written"])
+
+
+def check(path: str | Path, repair: bool = False) -> Findings:
+    """Verify the checksums of everything in a folder (or of a file that `banyan encode` wrote) and read all of it.
+
+    repair: restore the index.json of an index from its rows."""
+    path = Path(path)
+    found = Findings(path)
+    parts = {
+        "a model": ((path / WEIGHTS).exists() or (path / SETTINGS).exists(), _model),
+        "a training run": ((path / "training").is_dir(), _run),
+        "an index": ((path / INDEX).exists() or (path / ROWS).exists(), lambda path: _index(path, repair)),
+        "encoded output": (path.is_file(), _encoded),
+    }
+    for kind, (here, examine) in parts.items():
+        if here:
+            found.kinds.append(kind)
+            for problem in examine(path):
+                (found.problems if problem else found.without).append(problem or kind)
+    if not found.kinds:
+        raise BanyanError(f"{path} is no model, training run, index or encoded output" if path.exists() else
+                          f"there is no file or folder {path}")  # fmt: skip
+    return found
+
+
+def _model(folder: Path) -> Iterator[str | None]:
+    """Yield problems, and None if there are no checksums."""
+    if not (folder / checksums.SUMS).exists():
+        yield None
+    problems = list(checksums.damaged(folder / checksums.SUMS))
+    yield from problems
+    if not problems:
+        yield from _raised(lambda: Banyan.from_pretrained(folder).encode("All kernels run once."))
+
+
+def _run(folder: Path) -> Iterator[str | None]:
+    work = folder / "training"
+    yield from checksums.damaged(work / "store" / checksums.SUMS)
+    if (folder / CHECKPOINT).exists():
+        from banyan.training import checkpoint
+
+        yield from _raised(lambda: checkpoint.verify(folder / CHECKPOINT))
+
+
+def _encoded(path: Path) -> Iterator[str | None]:
+    sums = Path(f"{path}{checksums.BESIDE}")
+    if not sums.exists():
+        yield None
+    yield from checksums.damaged(sums)
+
+
+def _index(folder: Path, repair: bool) -> Iterator[str | None]:
+    from banyan.search.index import Index
+
+    if repair and not (folder / INDEX).exists():
+        Index.restore(folder)
+    if not (folder / checksums.SUMS).exists():
+        yield None
+    yield from checksums.damaged(folder / checksums.SUMS)
+    yield from _raised(lambda: _read_all(Index.open(folder)))
+
+
+def _read_all(index: Index) -> None:
+    rows = 0
+    for ids, vectors in index.rows.vectors():
+        rows += len(ids)
+        if len(ids) and not abs(vectors).max() <= 1.001:
+            raise BanyanError(f"{index.folder}: a vector is not of length 1")
+    read = len(index.rows.scan([*index.rows.columns, "text", "source", "row"]))
+    if not rows == read == len(index.rows):
+        raise BanyanError(f"{index.folder}: {len(index.rows):,} rows are recorded, and {min(rows, read):,} can be read")
+
+
+def _raised(work: object) -> Iterator[str]:
+    try:
+        work()  # type: ignore[operator]
+    except BanyanError as error:
+        yield str(error)

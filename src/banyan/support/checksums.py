@@ -1,0 +1,49 @@
+"""Checksums of files, in the format of sha256sum: `sha256sum -c SHA256SUMS` verifies them too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from banyan.support import files
+
+SUMS = "SHA256SUMS"  # the checksums of the files in a folder
+BESIDE = ".sha256"  # what the name of a single file gets for its checksum
+_BLOCK = 1 << 20
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
+
+
+def write(folder: Path, names: Iterable[str]) -> None:
+    """Write the checksums of these files of a folder; those that do not exist are left out."""
+    record(folder / SUMS, {name: digest(folder / name) for name in names if (folder / name).is_file()})
+
+
+def record(path: Path, digests: dict[str, str]) -> None:
+    files.write_text(path, "".join(f"{found}  {name}\n" for name, found in sorted(digests.items())))
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return the checksums in a file by the name of what they are of; none if it does not exist."""
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return {name: found for found, _, name in (line.partition("  ") for line in lines)}
+
+
+def damaged(path: Path) -> Iterator[str]:
+    """Yield what is wrong with the files whose checksums are in a file."""
+    for name, expected in read(path).items():
+        file = path.parent / name
+        if not file.is_file():
+            yield f"{file} is missing"
+        elif digest(file) != expected:
+            yield f"{file} is not as it was written"

@@ -1,0 +1,108 @@
+"""`banyan check` names each damaged file; what was written before there were checksums is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from banyan import Banyan
+from banyan.checking import check
+from banyan.encoding import encode_file
+from banyan.errors import BanyanError
+from banyan.search.index import Index, Maker
+from banyan.support import checksums
+from tests.helpers.corpora import write_lines
+from tests.helpers.places import TESTS
+
+BEFORE = TESTS / "data" / "written_by_0.1.0"
+
+
+@pytest.fixture(scope="module")
+def written(model_folder, trained_folder, tmp_path_factory) -> Path:
+    """A model, a finished run, an index and encoded output."""
+    folder = tmp_path_factory.mktemp("written")
+    model = Banyan.from_pretrained(model_folder)
+    model.save_pretrained(folder / "model")
+    shutil.copytree(trained_folder, folder / "run")
+    corpus = write_lines(folder / "corpus.txt", 200)
+    encode_file(model, corpus, folder / "out.npy")
+    with Index.writing(folder / "index", Maker.of(model, folder / "model")) as index:
+        index.add(lambda texts: model.encode(texts), [str(corpus)])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["model", "run", "index", "out.npy"])
+def test_what_was_written_is_found_as_written(written, name, banyan):
+    assert check(written / name).problems == check(written / name).without == []
+    code, out, _ = banyan("check", written / name)
+    assert (code, out.endswith("as written\n")) == (0, True)
+
+
+def test_a_flipped_bit_is_named_wherever_it_is(written, tmp_path):
+    names = ["model/model.safetensors", "model/tokenizer.json", "out.npy", "run/training/store/tokens.bin"]
+    names += ["run/training/checkpoint.safetensors", "index/index.json"]
+    names += [str(path.relative_to(written)) for path in (written / "index" / "rows.lance").rglob("*.lance")]
+    names += [str(path.relative_to(written)) for path in (written / "index" / "rows.lance").rglob("*.manifest")]
+    for name in names:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(written, tmp_path / "copy")
+        path = tmp_path / "copy" / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        problems = check(tmp_path / "copy" / name.partition("/")[0]).problems
+        assert any(path.name in problem for problem in problems), (name, problems)
+
+
+def test_a_missing_file_is_named_and_the_command_fails(written, tmp_path, banyan):
+    shutil.copytree(written / "model", tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    code, out, told = banyan("check", tmp_path / "model")
+    assert (code, told) == (1, "banyan: damaged: 1\n")
+    assert out == f"{tmp_path / 'model' / 'tokenizer.json'} is missing\n"
+    with pytest.raises(BanyanError, match="no model, training run, index or encoded output"):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model", "index"])
+def test_folders_from_before_have_no_checksums_and_can_be_read(name, tmp_path):
+    shutil.copytree(BEFORE / name, tmp_path / name)
+    found = check(tmp_path / name)
+    assert (found.problems, len(found.without)) == ([], 1)
+
+
+def test_a_lost_index_json_is_refused_and_restored(written, tmp_path, model, banyan):
+    folder = tmp_path / "index"
+    shutil.copytree(written / "index", folder)
+    before = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").unlink()
+    rows = sorted(path.name for path in (folder / "rows.lance").rglob("*"))
+    maker = Maker.of(model, written / "model")
+    with pytest.raises(BanyanError, match=r"has rows but no index\.json"), Index.writing(folder, maker):
+        pass
+    assert sorted(path.name for path in (folder / "rows.lance").rglob("*")) == rows
+    assert check(folder, repair=True).problems == []
+    restored = json.loads((folder / "index.json").read_text())
+    assert restored["model"] == before["model"]
+    assert {name: source["rows"] for name, source in restored["sources"].items()} == {
+        name: source["rows"] for name, source in before["sources"].items()
+    }
+
+
+def test_search_of_a_damaged_index_says_so_in_one_sentence(written, tmp_path, banyan):
+    shutil.copytree(written / "index", tmp_path / "index")
+    for path in (tmp_path / "index" / "rows.lance" / "data").glob("*.lance"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    code, _, told = banyan("search", tmp_path / "index", "the cat")
+    assert (code, told.count("\n")) == (1, 1)
+    assert "banyan check" in told
+
+
+def test_sums_are_those_of_sha256sum(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    checksums.write(tmp_path, ["a", "gone"])
+    told = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n"
+    assert (tmp_path / checksums.SUMS).read_text() == told
