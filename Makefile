@@ -4,7 +4,7 @@ BIN = .venv/bin
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow test-all lint docs bench clean
+.PHONY: demo test test-slow test-all torture lint docs bench clean
 
 demo: .venv/demo.installed  ## train on the text that comes with Python, then search it by meaning
 	$(BIN)/banyan demo
@@ -16,6 +16,9 @@ test-slow: .venv/test.installed  ## the tests that take minutes each
 	$(PYTEST) -m slow
 
 test-all: test test-slow
+
+torture: .venv/test.installed  ## try to break it: an hour on two cores; TORTURE=long tries everything
+	$(BIN)/python -m torture --write $(if $(filter long,$(TORTURE)),--long)
 
 lint: .venv/test.installed
 	$(BIN)/ruff check .

@@ -166,7 +166,7 @@ def test_standard_input(model, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\n\nthree")))
     encode_file(model, "-", tmp_path / "out.jsonl")
     assert load(tmp_path / "out.jsonl")[0] == ["one", "", "three"]
-    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.sha256"]
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
@@ -212,6 +212,7 @@ def test_existing_result_is_kept_unless_told(model, text, tmp_path):
     assert out.read_text() == "mine"
     encode_file(model, text, out, overwrite=True)
     assert load(out)[1].shape == (len(LINES), model.dim)
+    assert str(encode_file(model, text, out, resume=True)) == f"{out} is finished already"
 
 
 def test_input_is_not_overwritten(model, tmp_path):

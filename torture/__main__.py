@@ -1,35 +1,53 @@
-"""`python -m torture [CAMPAIGN ...] [--long] [--seed N]`"""
+"""Run campaigns, print what they tried and what failed, and write the figures into docs/reliability.md."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from torture.campaign import Plan
+from torture.campaign import Outcome, Plan
 
-CAMPAIGNS = ("folders",)
+CAMPAIGNS = ("folders", "strings", "faults", "twice", "numbers", "bombs", "serving")
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
-    parser.add_argument("campaigns", nargs="*", choices=[*CAMPAIGNS, []], default=list(CAMPAIGNS))
+    parser.add_argument("campaigns", nargs="*", metavar="CAMPAIGN", help=", ".join(CAMPAIGNS))
     parser.add_argument("--long", action="store_true", help="try everything")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="write the figures into docs/reliability.md")
     options = parser.parse_args()
-    failed = 0
-    for name in options.campaigns:
+    rows, failed = [], 0
+    for name in options.campaigns or CAMPAIGNS:
         campaign = importlib.import_module(f"torture.{name}")
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="torture-") as work:
-            outcome = campaign.run(Plan(Path(work), options.seed, options.long))
+            outcome: Outcome = campaign.run(Plan(Path(work), options.seed, options.long))
         minutes = (time.monotonic() - started) / 60
         print(f"{campaign.TITLE}: seed {options.seed}, {minutes:.1f} minutes", *outcome.lines(), sep="\n", flush=True)
+        tried = sum(outcome.tried.values())
+        rows.append(f"| {campaign.TITLE} | {tried:,} | {len(outcome.failed):,} | {'; '.join(outcome.not_tried)} |")
         failed += len(outcome.failed)
+    if options.write:
+        _write(rows, options)
     return 1 if failed else 0
+
+
+def _write(rows: list[str], options: argparse.Namespace) -> None:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    form = "the long form" if options.long else "the form that takes an hour"
+    head = f"`python -m torture --write`, {form}, seed {options.seed}, commit {commit}:\n\n"
+    table = "\n".join(["| campaign | tried | failed | not tried |", "|---|---|---|---|", *rows])
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{head}{table}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,8 @@ def encode_file(
     work = Path(f"{out}.partial")
     _refuse_no_file(out)
     with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
-        if resume and not overwrite and out.exists() and not (work / _RECORD).exists():
+        finished = out.exists() and Path(f"{out}{checksums.BESIDE}").exists() and not (work / _RECORD).exists()
+        if resume and finished and not overwrite:
             return EncodingSummary(out, 0, form.dim, form.precision, 0, 0, 0.0, Report(), finished_before=True)
         _refuse_to_lose(out, work, resume, overwrite)
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
@@ -321,17 +322,18 @@ class _Partial:
         self.saved = time.monotonic()
 
     def finish(self) -> None:
-        """Rename the result to OUT and empty the folder."""
+        """Rename the result to OUT, write its checksum and empty the folder."""
+        sums = Path(f"{self.out}{checksums.BESIDE}")
         if not self.finished:
             self._save(finished=True)
             self.file.close()
             self.finished = True
             result = self.writer.finish(self.data, self.rows)
             files.sync(result)
-            sums = Path(f"{self.out}{checksums.BESIDE}")
             sums.unlink(missing_ok=True)
             os.replace(result, self.out)
             files.sync(self.out.parent)
+        if not sums.exists():
             checksums.record(sums, {self.out.name: checksums.digest(self.out)})
         files.clear(self.folder)
 

@@ -44,6 +44,7 @@ def token_table(model: Banyan) -> np.ndarray:
 
 def _new(folder: str | Path) -> Path:
     folder = Path(folder)
+    files.remove_orphans(folder)
     if (folder / SETTINGS).exists():
         raise BanyanError(f"{folder} already holds a model: export to another folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ def static(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     folder = _new(folder)
     settings = {"model_type": "model2vec", "normalize": False, "max_length": None, "banyan_version": __version__}
     modules = [{"idx": 0, "name": "0", "path": ".", "type": _STATIC}]
-    with files.atomic(folder / WEIGHTS) as temporary:
+    with files.reported(folder / WEIGHTS), files.atomic(folder / WEIGHTS) as temporary:
         width = model.dim if lexical else model.config.dim
         save_file({"embeddings": np.ascontiguousarray(token_table(model)[:, :width])}, temporary)
     model.tokenizer.save(folder / TOKENIZER)

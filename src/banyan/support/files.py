@@ -31,9 +31,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{_here()}.tmp"):
-        if not _alive(leftover.name.removesuffix(f"{_here()}.tmp").rpartition(".")[2]):
-            _remove(leftover)
+    remove_orphans(path.parent, path.name)
     folder = path.with_name(f".{path.name}.{os.getpid()}{_here()}.tmp")
     temporary = folder / path.name
     try:
@@ -46,7 +44,15 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
         sync(path.parent)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(2):  # a failing disk may fail once
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_orphans(folder: Path, name: str = "") -> None:
+    """Remove what processes of this machine that are gone left when they wrote a file of this name, or any file."""
+    for leftover in folder.glob(f".{glob.escape(name) or '*'}.*{_here()}.tmp"):
+        if not _alive(leftover.name.removesuffix(f"{_here()}.tmp").rpartition(".")[2]):
+            _remove(leftover)
 
 
 def _here() -> str:
@@ -141,8 +147,10 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 if os.listdir(folder) == [LOCK]:
-                    lock.unlink()  # a process that arrives now creates another, and rmdir fails
-                    folder.rmdir()
+                    with suppress(OSError):
+                        lock.unlink()
+                    lock.unlink(missing_ok=True)  # a failing disk may fail once
+                    folder.rmdir()  # fails if another process has arrived and created another lock
 
 
 def _lock(file: TextIO, otherwise: str) -> None:

@@ -1,0 +1,204 @@
+/* Counts the operations on files under a folder, and lets one of them fail or kill the process.
+
+   Loaded with LD_PRELOAD. Nothing happens before faults_arm is called. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { COUNT, KILL_BEFORE, KILL_AFTER, SHORT_WRITE, FAIL_EIO, FAIL_ENOSPC, LOSE_UNSYNCED };
+#define FILES 65536
+
+static char root[PATH_MAX];
+static size_t root_size;
+static int mode;
+static long at;
+static atomic_long done;
+static char ours[FILES];          /* descriptor -> is the file under the root? */
+static long long synced[FILES];   /* its size when it was last flushed, or -1 */
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+void faults_arm(const char *folder, int how, long when) {
+    strncpy(root, folder, sizeof root - 1);
+    root_size = strlen(root);
+    mode = how;
+    at = when;
+    done = 0;
+}
+
+long faults_done(void) { return done; }
+
+static int under(int folder, const char *path) {
+    char full[2 * PATH_MAX], place[PATH_MAX], link[64];
+    if (!root_size || !path) return 0;
+    if (path[0] == '/') return !strncmp(path, root, root_size);
+    if (folder == AT_FDCWD) {
+        if (!getcwd(place, sizeof place)) return 0;
+    } else {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+        ssize_t size = readlink(link, place, sizeof place - 1);
+        if (size < 0) return 0;
+        place[size] = 0;
+    }
+    snprintf(full, sizeof full, "%s/%s", place, path);
+    return !strncmp(full, root, root_size);
+}
+
+/* Files that were closed before they were flushed. */
+#define CLOSED 256
+static struct { char path[PATH_MAX]; long long size; } closed[CLOSED];
+
+static int path_of(int file, char *path) {
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    ssize_t size = readlink(name, path, PATH_MAX - 1);
+    if (size < 0) return 0;
+    path[size] = 0;
+    return 1;
+}
+
+static void forget(const char *path) {
+    for (int i = 0; i < CLOSED; i++)
+        if (!strcmp(closed[i].path, path)) closed[i].path[0] = 0;
+}
+
+static void remember(int file) {
+    struct stat state;
+    char path[PATH_MAX];
+    if (fstat(file, &state) || state.st_size == synced[file] || !path_of(file, path)) return;
+    forget(path);
+    for (int i = 0; i < CLOSED; i++)
+        if (!closed[i].path[0]) {
+            strcpy(closed[i].path, path);
+            closed[i].size = synced[file];
+            return;
+        }
+}
+
+static void renamed(const char *from, const char *to) {
+    forget(to);
+    for (int i = 0; i < CLOSED; i++)
+        if (!strcmp(closed[i].path, from)) strncpy(closed[i].path, to, PATH_MAX - 1);
+}
+
+static void die(void) {
+    if (mode == LOSE_UNSYNCED) {
+        for (int file = 0; file < FILES; file++)
+            if (ours[file] && synced[file] >= 0) REAL(ftruncate64)(file, synced[file]);
+        for (int i = 0; i < CLOSED; i++)
+            if (closed[i].path[0]) REAL(truncate64)(closed[i].path, closed[i].size);
+    }
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+}
+
+/* Returns whether the operation fails, with errno set. */
+static int step(void) {
+    if (++done != at || mode == COUNT) return 0;
+    if (mode == KILL_BEFORE || mode == LOSE_UNSYNCED) die();
+    if (mode == FAIL_EIO || mode == FAIL_ENOSPC) {
+        errno = mode == FAIL_EIO ? EIO : ENOSPC;
+        return 1;
+    }
+    return 0;
+}
+
+static void after(void) {
+    if (done == at && (mode == KILL_AFTER || mode == SHORT_WRITE)) die();
+}
+
+#define WRAP(relevant, fail, call)      \
+    if (!(relevant)) return call;       \
+    if (step()) return fail;            \
+    __typeof__(call) result = call;     \
+    int kept = errno;                   \
+    after();                            \
+    errno = kept;                       \
+    return result;
+
+static int opened(int file, int is_ours, int flags) {
+    if (file >= 0 && file < FILES) {
+        struct stat state;
+        ours[file] = is_ours && (flags & (O_WRONLY | O_RDWR)) && !fstat(file, &state) && S_ISREG(state.st_mode);
+        synced[file] = ours[file] ? (long long)state.st_size : -1;
+    }
+    return file;
+}
+
+static int open_at(int folder, const char *path, int flags, mode_t bits) {
+    int is_ours = under(folder, path), writes = is_ours && (flags & (O_CREAT | O_WRONLY | O_RDWR | O_TRUNC));
+    if (writes && step()) return -1;
+    int file = opened(REAL(openat64)(folder, path, flags, bits), is_ours, flags);
+    int kept = errno;
+    if (writes) after();
+    errno = kept;
+    return file;
+}
+
+#define BITS                                  \
+    mode_t bits = 0;                          \
+    if (flags & (O_CREAT | O_TMPFILE)) {      \
+        va_list more;                         \
+        va_start(more, flags);                \
+        bits = va_arg(more, mode_t);          \
+        va_end(more);                         \
+    }
+
+int open(const char *path, int flags, ...) { BITS return open_at(AT_FDCWD, path, flags, bits); }
+int open64(const char *path, int flags, ...) { BITS return open_at(AT_FDCWD, path, flags, bits); }
+int openat(int folder, const char *path, int flags, ...) { BITS return open_at(folder, path, flags, bits); }
+int openat64(int folder, const char *path, int flags, ...) { BITS return open_at(folder, path, flags, bits); }
+
+static int is_ours(int file) { return file >= 0 && file < FILES && ours[file]; }
+
+ssize_t write(int file, const void *data, size_t size) {
+    if (mode == SHORT_WRITE && is_ours(file) && done + 1 == at) size = size / 2;
+    WRAP(is_ours(file), -1, REAL(write)(file, data, size))
+}
+ssize_t pwrite64(int file, const void *data, size_t size, off64_t place) {
+    if (mode == SHORT_WRITE && is_ours(file) && done + 1 == at) size = size / 2;
+    WRAP(is_ours(file), -1, REAL(pwrite64)(file, data, size, place))
+}
+ssize_t pwrite(int file, const void *data, size_t size, off_t place) { return pwrite64(file, data, size, place); }
+
+static int flushes(int file) {
+    struct stat state;
+    char path[PATH_MAX];
+    if (!root_size || !path_of(file, path) || strncmp(path, root, root_size)) return 0;
+    if (is_ours(file) && !fstat(file, &state)) synced[file] = state.st_size;
+    forget(path);
+    return 1;
+}
+int fsync(int file) { WRAP(flushes(file), -1, REAL(fsync)(file)) }
+int fdatasync(int file) { WRAP(flushes(file), -1, REAL(fdatasync)(file)) }
+int ftruncate64(int file, off64_t size) { WRAP(is_ours(file), -1, REAL(ftruncate64)(file, size)) }
+int ftruncate(int file, off_t size) { return ftruncate64(file, size); }
+int rename(const char *from, const char *to) {
+    if (under(AT_FDCWD, to)) renamed(from, to);
+    WRAP(under(AT_FDCWD, to), -1, REAL(rename)(from, to))
+}
+int renameat(int a, const char *from, int b, const char *to) { WRAP(under(b, to), -1, REAL(renameat)(a, from, b, to)) }
+int link(const char *from, const char *to) { WRAP(under(AT_FDCWD, to), -1, REAL(link)(from, to)) }
+int linkat(int a, const char *from, int b, const char *to, int flags) {
+    WRAP(under(b, to), -1, REAL(linkat)(a, from, b, to, flags))
+}
+int unlink(const char *path) { WRAP(under(AT_FDCWD, path), -1, REAL(unlink)(path)) }
+int unlinkat(int folder, const char *path, int flags) { WRAP(under(folder, path), -1, REAL(unlinkat)(folder, path, flags)) }
+int rmdir(const char *path) { WRAP(under(AT_FDCWD, path), -1, REAL(rmdir)(path)) }
+int mkdir(const char *path, mode_t bits) { WRAP(under(AT_FDCWD, path), -1, REAL(mkdir)(path, bits)) }
+int close(int file) {
+    if (is_ours(file)) remember(file);
+    if (file >= 0 && file < FILES) ours[file] = 0;
+    return REAL(close)(file);
+}

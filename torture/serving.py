@@ -1,0 +1,220 @@
+"""A server under fire: floods, overload, the largest bodies, slow heads, and stops while clients connect."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from torture.campaign import Outcome, Plan
+from torture.faults import inputs
+
+TITLE = "serving"
+MEMORY = 2 << 30  # bytes that a server may use at its largest request
+
+
+class Server:
+    def __init__(self, model: Path, *options: object) -> None:
+        command = [sys.executable, "-m", "banyan", "serve", model, "--port", "0", "--quiet", *options]
+        self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        line = json.loads(self.process.stderr.readline())
+        while line["event"] != "serving":
+            line = json.loads(self.process.stderr.readline())
+        self.port = int(line["address"].rpartition(":")[2])
+        self.failed: list[str] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        self.failed += [line for line in self.process.stderr if '"level":"error"' in line]
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def ask(self, connection: http.client.HTTPConnection, path: str, body: Any) -> tuple[int, bytes]:
+        connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body))
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    def healthy(self) -> float | None:
+        """Seconds that another client waits for an answer; None if it gets none."""
+        started = time.monotonic()
+        try:
+            with closing(self.connection()) as connection:
+                status, _ = self.ask(connection, "/embed", {"inputs": "a cat"})
+        except OSError:
+            return None
+        return time.monotonic() - started if status == 200 else None
+
+
+@contextmanager
+def serving(model: Path, *options: object) -> Iterator[Server]:
+    server = Server(model, *options)
+    try:
+        yield server
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+
+
+def run(plan: Plan) -> Outcome:
+    outcome = Outcome()
+    inputs(plan.work / "inputs")
+    model = plan.work / "inputs" / "model"
+    _load(model, plan, outcome)
+    _overload(model, plan, outcome)
+    _largest(model, outcome)
+    _heads(model, outcome)
+    for workers in (1, 2):
+        for number in plan.cases(5, 50):
+            outcome.count(f"SIGTERM, {workers} workers", _stopped(model, workers, number))
+    return outcome
+
+
+def _clients(count: int, seconds: float, client: Any) -> Counter[str]:
+    """Run clients until the time is over; count what they return."""
+    found: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+
+    def work(number: int) -> None:
+        mine: Counter[str] = Counter()
+        while time.monotonic() < end:
+            mine.update(client(number, end))
+        found.update(mine)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def _statuses(server: Server, number: int, end: float) -> Counter[str]:
+    found: Counter[str] = Counter()
+    try:
+        with closing(server.connection()) as connection:
+            while time.monotonic() < end:
+                status, _ = server.ask(connection, "/v1/embeddings", {"input": f"the cat {number}"})
+                found[str(status)] += 1
+    except OSError as error:
+        found[type(error).__name__] += 1
+    return found
+
+
+def _load(model: Path, plan: Plan, outcome: Outcome) -> None:
+    with serving(model) as server:
+        found = _clients(256, 600 if plan.long else 20, lambda number, end: _statuses(server, number, end))
+    outcome.tried["256 connections: requests"] += found.total()
+    if set(found) != {"200"} or server.failed:
+        outcome.failed.append(f"256 connections: {dict(found)} {server.failed[:1]}")
+
+
+def _overload(model: Path, plan: Plan, outcome: Outcome) -> None:
+    with serving(model, "--max-concurrent", 16) as server:
+        found = _clients(64, 60 if plan.long else 10, lambda number, end: _statuses(server, number, end))
+    outcome.tried["4 times overload: requests"] += found.total()
+    if not set(found) <= {"200", "429"} or server.failed:
+        outcome.failed.append(f"overload: {dict(found)} {server.failed[:1]}")
+
+
+def _largest(model: Path, outcome: Outcome) -> None:
+    """The largest body of each route, of several shapes, under a ceiling of memory."""
+    size = 9_900_000
+    values: dict[str, Any] = {
+        "spaces": "a " * (size // 2), "letters": "a" * size, "texts": ["a"] * (size // 5),
+        "tokens": [1] * (size // 3), "lists": [[1]] * (size // 5), "wide": ["the cat sat on the mat " * 200] * 2048,
+        "exotic": "\ufdfa" * (size // 6),
+    }  # fmt: skip
+    with serving(model) as server:
+        for path in ("/v1/embeddings", "/embed", "/similarity", "/tokenize", "/decode", "/parse"):
+            for kind, value in values.items():
+                body: dict[str, Any] = {"input": value, "inputs": value, "ids": value}
+                if path == "/similarity":
+                    body = {"inputs": {"source_sentence": "a", "sentences": value}}
+                used = {key: body[key] for key in body if len(body) == 1 or (key == "input") == ("/v1" in path)}
+                used = {"ids": value} if path == "/decode" else used
+                outcome.count(f"largest body, {path}", _one(server, path, used, kind))
+        peak = int(Path(f"/proc/{server.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
+        if peak > MEMORY:
+            outcome.failed.append(f"largest bodies: {peak:,} bytes of memory")
+        outcome.tried["peak of memory in MB (a figure, not a try)"] = peak // 1_000_000
+
+
+def _one(server: Server, path: str, body: Any, kind: str) -> str | None:
+    started = time.monotonic()
+    try:
+        with closing(server.connection()) as connection:
+            status, told = server.ask(connection, path, body)
+    except OSError as error:
+        return f"{kind}: {error!r}"
+    seconds = time.monotonic() - started
+    fine = status in (200, 400, 413, 422) and seconds < 60
+    return None if fine else f"{kind}: {status} {told[:80]!r} {seconds:.0f} s"
+
+
+def _heads(model: Path, outcome: Outcome) -> None:
+    """Half-open connections and growing heads: others are served meanwhile."""
+    with serving(model, "--max-client-connections", 300) as server:
+        held = []
+        for _ in range(290):
+            held.append(socket.create_connection(("127.0.0.1", server.port)))
+            held[-1].sendall(b"POST /embed HTTP/1.1\r\nx: ")
+        waited = server.healthy()
+        outcome.count("half-open connections", None if waited and waited < 5 else f"another client waits {waited}")
+        time.sleep(12)
+        closed = sum(connection.recv(20).startswith(b"HTTP/1.1 408") for connection in held)
+        outcome.count("half-open connections", None if closed == len(held) else f"{closed} of {len(held)} answered")
+        with closing(socket.create_connection(("127.0.0.1", server.port))) as growing:
+            growing.sendall(b"GET / HTTP/1.1\r\nx: ")
+            try:
+                for _ in range(1000):
+                    growing.sendall(b"x" * 10_000)
+            except OSError:
+                pass
+            waited = server.healthy()
+            outcome.count("growing head", None if waited and waited < 5 else f"another client waits {waited}")
+        for connection in held:
+            connection.close()
+
+
+def _stopped(model: Path, workers: int, number: int) -> str | None:
+    """Stop a server while clients open connections: only refusals, no resets."""
+    server = Server(model, "--workers", workers)
+    problems: list[str] = []
+
+    def client() -> None:
+        while True:
+            with closing(server.connection()) as connection:
+                try:
+                    connection.connect()
+                except ConnectionRefusedError:
+                    return
+                try:
+                    status, _ = server.ask(connection, "/embed", {"inputs": "a cat"})
+                    if status != 200:
+                        problems.append(str(status))
+                except OSError as error:
+                    problems.append(repr(error))
+
+    threads = [threading.Thread(target=client) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3 + 0.05 * (number % 7))
+    os.kill(server.process.pid, signal.SIGTERM)
+    code = server.process.wait(60)
+    for thread in threads:
+        thread.join()
+    return None if not problems and code == 0 else f"{Counter(problems).most_common(2)}, exit code {code}"
