@@ -233,7 +233,8 @@ def test_a_saved_model_is_the_same_model(any_model, tmp_path):
     loaded = Banyan.from_pretrained(tmp_path)
     np.testing.assert_array_equal(loaded.encode(TEXTS), any_model.encode(TEXTS))
     assert loaded.config == any_model.config
-    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+    names = {"SHA256SUMS", "config.json", "model.safetensors", "tokenizer.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])

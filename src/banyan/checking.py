@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,10 +83,15 @@ def _encoded(path: Path) -> Iterator[str | None]:
 
 
 def _index(folder: Path, repair: bool) -> Iterator[str | None]:
-    from banyan.search.index import Index
+    from banyan.search.index import Index, record_is_whole
 
     if repair and not (folder / INDEX).exists():
         Index.restore(folder)
+    if (folder / INDEX).exists():
+        whole: list[bool] = []
+        yield from _raised(lambda: whole.append(record_is_whole(folder)))
+        if whole == [False]:
+            yield f"{folder / INDEX} is not as it was written; `--repair` restores it once it is removed"
     if not (folder / checksums.SUMS).exists():
         yield None
     yield from checksums.damaged(folder / checksums.SUMS)
@@ -104,8 +109,9 @@ def _read_all(index: Index) -> None:
         raise BanyanError(f"{index.folder}: {len(index.rows):,} rows are recorded, and {min(rows, read):,} can be read")
 
 
-def _raised(work: object) -> Iterator[str]:
+def _raised(work: Callable[[], object]) -> Iterator[str]:
+    """Do something, and yield the message of the BanyanError that it raises."""
     try:
-        work()  # type: ignore[operator]
+        work()
     except BanyanError as error:
         yield str(error)

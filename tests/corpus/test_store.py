@@ -53,7 +53,7 @@ def test_a_store_holds_the_sentences_that_fit_and_counts_the_others(tmp_path, sm
     dropped = {EMPTY: 2, "with fewer than 2 pieces": short, "with more than 6 pieces": long}
     assert store.report == Report(files=1, lines=139, kept=len(fit), dropped=dropped)
     assert f"{short} with fewer than 2 pieces, {long} with more than 6 pieces" in store.report.summary()
-    assert sorted(contents(tmp_path / "store")) == ["meta.json", "offsets.bin", "tokens.bin"]
+    assert sorted(contents(tmp_path / "store")) == ["SHA256SUMS", "meta.json", "offsets.bin", "tokens.bin"]
     again = Store.open(tmp_path / "store")
     assert again.report == store.report
     np.testing.assert_array_equal(again.tokens, store.tokens)
@@ -117,13 +117,14 @@ def test_a_store_keeps_the_first_sentence_of_each_paragraph(tmp_path, small_bloc
     assert len(kept) < len(paragraphs)
     assert store.paragraphs.tolist() == np.cumsum([0, *map(len, kept)])[:-1].tolist()
     assert [read[a:b] for a, b in pairwise([*store.paragraphs, len(store)])] == kept
-    assert sorted(contents(tmp_path / "store")) == ["meta.json", "offsets.bin", "paragraphs.bin", "tokens.bin"]
+    names = ["SHA256SUMS", "meta.json", "offsets.bin", "paragraphs.bin", "tokens.bin"]
+    assert sorted(contents(tmp_path / "store")) == names
     np.testing.assert_array_equal(Store.open(tmp_path / "store").paragraphs, store.paragraphs)
     alone = Store.build(tmp_path / "store", corpus_of(tmp_path, lines), Letters(), **LIMITS)  # the same sentences
     assert alone.paragraphs is None
     assert alone.fingerprint != store.fingerprint
     assert alone.tokens.tobytes() == store.tokens.tobytes()
-    assert sorted(contents(tmp_path / "store")) == ["meta.json", "offsets.bin", "tokens.bin"]
+    assert sorted(contents(tmp_path / "store")) == ["SHA256SUMS", "meta.json", "offsets.bin", "tokens.bin"]
     Store.build(tmp_path / "store", corpus_of(tmp_path, lines, "blocks"), Letters(), **LIMITS)
     os.truncate(tmp_path / "store/paragraphs.bin", 8)
     with pytest.raises(BanyanError, match="is damaged"):

@@ -47,7 +47,8 @@ def trained(corpus, tmp_path_factory) -> Path:
 def test_training_learns_and_writes_the_whole_folder(trained):
     names = {path.name for path in trained.iterdir()}
     assert names == {
-        "README.md", "config.json", "loss.png", "metrics.jsonl", "model.safetensors", "tokenizer.json", "training",
+        "README.md", "SHA256SUMS", "config.json", "loss.png", "metrics.jsonl", "model.safetensors", "tokenizer.json",
+        "training",
     }  # fmt: skip
     epochs = [row for row in metrics(trained) if "finished_epoch" in row]
     assert len(epochs) == 6
@@ -210,7 +211,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(corpus, tmp_path, monkeypat
 
     monkeypatch.setattr(checkpoint, "save", save_until_the_disk_is_full)
     try:
-        with pytest.raises(BanyanError, match="the last good one is kept"):
+        with pytest.raises(BanyanError, match="the last good checkpoint is kept"):
             train(corpus, tmp_path / "out", checkpoint_seconds=0, **settings)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -304,6 +304,12 @@ def _as_json(record: Record) -> dict[str, Any]:
     return values
 
 
+def record_is_whole(folder: Path) -> bool:
+    """Whether index.json is as it was written. (Those of format 1 have no checksum.)"""
+    values = files.read_json(folder / RECORD)
+    return not isinstance(values, dict) or values.get("checksum", _checksum(values)) == _checksum(values)
+
+
 def _checksum(values: dict[str, Any]) -> str:
     kept = {name: value for name, value in values.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
@@ -323,8 +329,6 @@ def _read(folder: Path) -> Record:
         raise BanyanError(f"there is no index in {folder}; `banyan index` makes one")
     try:
         values = files.read_json(path, "index again")
-        if values.get("checksum", _checksum(values)) != _checksum(values):
-            raise BanyanError(f"{path} is not as it was written: remove it, and `banyan check --repair` restores it")
         if values["format"] not in (1, FORMAT):
             raise BanyanError(f"{path} has format {values['format']}, this version reads up to {FORMAT}: index again")
         done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}

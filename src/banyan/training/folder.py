@@ -18,7 +18,7 @@ from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
 from banyan.support import files
 
-METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
+SUMS, METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 CLASSIFIER = (ABOUT, HEAD, CONFUSION)
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS, *CLASSIFIER)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
