@@ -17,10 +17,11 @@ from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
 from banyan.support import files
+from banyan.support.checksums import SUMS
 
-SUMS, METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
+METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 CLASSIFIER = (ABOUT, HEAD, CONFUSION)
-RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, METRICS, CARD, LOSS, *CLASSIFIER)
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, SUMS, METRICS, CARD, LOSS, *CLASSIFIER)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.
