@@ -224,6 +224,25 @@ def test_tokenize_has_the_limits_of_every_route(model):
     assert ask(app, "/tokenize", {"inputs": "a " * 4000})[0] == 200
 
 
+@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/tokenize", "/parse"])
+def test_one_endless_word_is_refused_before_it_is_split(model, path, monkeypatch):
+    """A word that the kernels leave to `tokenizers` takes a few hundred bytes of memory for each character."""
+    app = application(model)
+    monkeypatch.setattr(type(model.tokenizer), "encode", lambda *_, **__: pytest.fail("it was split"))
+    status, _, told = ask(app, path, {"input" if "v1" in path else "inputs": "a" * 9_900_000})
+    assert (status, b"9,900,000 characters" in told) == (400 if "v1" in path else 413, True)
+
+
+def test_a_long_text_is_cut_before_it_is_split(model):
+    app = application(model, input_tokens=4)
+    text = "the cat sat " * 100
+    for side, kept in (("Right", text[:256]), ("Left", text[-256:])):
+        options = {"truncate": True, "truncation_direction": side}
+        found = ask(app, "/embed", {"inputs": text, **options})
+        assert found[0] == 200
+        assert found[2] == ask(app, "/embed", {"inputs": kept, **options})[2]
+
+
 def test_answers_have_a_limit(model):
     app = application(model, answer=20_000)
     for path, body in {

@@ -43,11 +43,18 @@ def texts(value: Any, name: str, limits: Limits) -> list[str]:
     return found
 
 
-def ragged(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
-    """The tokens of a string, of a list of strings, or of lists of tokens."""
+def ragged(value: Any, name: str, model: Banyan, limits: Limits, truncate: str | None = None) -> Ragged:
+    """The tokens of a string, of a list of strings, or of lists of tokens. truncate: as in `within`."""
     if is_tokens(value):
         return tokens(value, name, model, limits)
-    return Ragged(*model.tokenizer.encode(texts(value, name, limits)))
+    found, most = texts(value, name, limits), limits.input_characters
+    if max(map(len, found)) > most:
+        if truncate is None:
+            which = max(range(len(found)), key=lambda i: len(found[i]))
+            message = f"{name}[{which}] has {len(found[which]):,} characters; the limit is {most:,}"
+            raise Refused(TOO_LONG, message, name)
+        found = [text[-most:] if truncate == "Left" else text[:most] for text in found]
+    return Ragged(*model.tokenizer.encode(found))
 
 
 def within(batch: Ragged, name: str, limits: Limits, truncate: str | None = None) -> Ragged:

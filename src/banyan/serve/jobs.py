@@ -29,7 +29,7 @@ class Job(NamedTuple):
 
 def alone(service: Service, job: Job) -> Answer:
     """Encode one request."""
-    batch = inputs.ragged(job.value, job.name, service.model, service.limits)
+    batch = inputs.ragged(job.value, job.name, service.model, service.limits, job.truncate)
     return _answer(service, job, batch, None)
 
 

@@ -29,6 +29,11 @@ class Limits:
                 raise BanyanError(f"the limit {field.name} must be above 0, not {getattr(self, field.name)}")
 
     @property
+    def input_characters(self) -> int:
+        """Characters per text. A token has far fewer on average, and counting the tokens of a word takes memory."""
+        return 64 * self.input_tokens
+
+    @property
     def held(self) -> int:
         """Bytes of request bodies in memory."""
         return 4 * self.body

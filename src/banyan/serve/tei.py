@@ -64,7 +64,7 @@ def similarity(service: Service, body: Any) -> Answer:
     inputs.texts(source, "source_sentence", service.limits)
     inputs.texts(sentences, "sentences", service.limits)
     truncate = truncation(field(body, "parameters", dict, {}))
-    batch = inputs.ragged([source, *sentences], "sentences", service.model, service.limits)
+    batch = inputs.ragged([source, *sentences], "sentences", service.model, service.limits, truncate)
     batch = inputs.within(batch, "sentences", service.limits, truncate)
     vectors = inputs.vectors(service.model, batch, None, normalize=True)
     cosines = np.einsum("ij,j->i", vectors[1:], vectors[0])
