@@ -44,6 +44,8 @@ def test_the_folder_is_a_model_too_and_says_what_it_is(trained, base, banyan):
     assert not np.array_equal(before.encode("the cat sat"), after.encode("the cat sat"))
     assert (trained / "confusion.png").stat().st_size > 1000
     assert "## Classifier\nIt classifies texts into 3 classes" in (trained / "README.md").read_text()
+    assert "classifier.safetensors" in (trained / "SHA256SUMS").read_text()
+    assert banyan("check", trained)[0] == 0
     code, out, _ = banyan("info", trained)
     assert code == 0
     assert "classifier" in out

@@ -18,7 +18,7 @@ from banyan.classify.figures import predicted
 from banyan.classify.head import Head, scores_of
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 
 if TYPE_CHECKING:
     from banyan.classify.decision import Decision
@@ -101,6 +101,8 @@ class Classifier:
             "offset": self.calibration.offset,
             **self.about,
         }
+        known = checksums.read(folder / checksums.SUMS)
+        checksums.record(folder / checksums.SUMS, {**known, HEAD: checksums.digest(folder / HEAD)})
         files.write_text(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
 
     # --- Predictions -------------------------------------------------------------------------------------------------
