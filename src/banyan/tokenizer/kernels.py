@@ -8,7 +8,8 @@ for a code point may depend on its neighbours (canonical reordering or compositi
 `tokenizers`, which is slower but gives the same pieces.
 
 Indices are written U(...) where it matters for speed: for signed indices Numba adds a check for negative values, which
-takes a sixth of the time.
+takes a sixth of the time. Numbers are written np.int64(...) where a function would otherwise be compiled once more for
+another type. Kernels copy in loops: Numba needs seconds to compile the assignment of one slice to another.
 """
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ def _split(values, start, stop, tables, symbols, scratch):
         ends[steps] = end
         steps += 1
         end = origin[end]
-    count = 0
+    count = np.int64(0)
     for end in ends[:steps][::-1]:
         if piece[end] >= 0:
             symbols[count] = piece[end]
@@ -288,7 +289,7 @@ def stand_alone(starts, sizes, tables):
             if len(tables.scores):
                 count = _split(tables.spellings, start, stop, tables, symbols, scratch)
             else:
-                count = _spell(tables.spellings, start, stop, tables.bytes, symbols, 0)
+                count = _spell(tables.spellings, start, stop, tables.bytes, symbols, np.int64(0))
                 count = _merge(symbols, count, ranks, tables.merges, tables.merged)
             alone[piece] = count == 1 and symbols[0] == piece
     return alone
@@ -355,7 +356,7 @@ def _read(data, at, stop, code, before, tables, window, missing):
     """
     values, keys, starts = window
     pages, entries, expansions, composites = tables.pages, tables.entries, tables.expansions, tables.composites
-    size, chunks, state, last, key = 0, 0, np.int64(OTHER), np.int32(0), SEED
+    size, chunks, state, last, key = np.int64(0), np.int64(0), np.int64(OTHER), np.int32(0), SEED
     here = entries[0x20]
     fine = True
     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
@@ -403,7 +404,7 @@ def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
     if len(tokens) - written < chunks:
         return -1
     for chunk in range(chunks):
-        start, stop = starts[U(chunk)], starts[U(chunk + 1)]
+        start, stop = np.int64(starts[U(chunk)]), np.int64(starts[U(chunk + 1)])
         piece = find(values, start, stop, keys[U(stop - 1)], words, spellings)
         if piece >= 0:
             tokens[U(written)] = piece
@@ -411,7 +412,7 @@ def _write_merged(window, chunks, tables, symbols, ranks, tokens, written):
         elif stop - start > LONGEST or len(tokens) - written < 4 * LONGEST + chunks:
             return -1
         else:
-            count = _spell(values, start, stop, bytes, symbols, 0)
+            count = _spell(values, start, stop, bytes, symbols, np.int64(0))
             count = _merge(symbols, count, ranks, merges, merged)
             for at in range(count):
                 tokens[U(written + at)] = symbols[U(at)]
@@ -427,7 +428,7 @@ def _write_split(window, chunks, tables, symbols, scratch, tokens, written):
     if len(tokens) - written < chunks:
         return -1
     for chunk in range(chunks):
-        start, stop = starts[U(chunk)], starts[U(chunk + 1)]
+        start, stop = np.int64(starts[U(chunk)]), np.int64(starts[U(chunk + 1)])
         piece = find(values, start, stop, keys[U(stop - 1)], words, spellings)
         if piece >= 0:
             tokens[U(written)] = piece
@@ -436,7 +437,8 @@ def _write_split(window, chunks, tables, symbols, scratch, tokens, written):
             return -1
         else:
             count = _split(values, start, stop, tables, symbols, scratch)
-            tokens[written : written + count] = symbols[:count]
+            for at in range(count):
+                tokens[U(written + at)] = symbols[U(at)]
             written += count
     return written
 

@@ -9,6 +9,6 @@ from __future__ import annotations
 from banyan.support.compiling import njit
 
 kernel = njit(cache=True, nogil=True, error_model="numpy")
-inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+inlined = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 summing = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 step = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}, forceinline=True)

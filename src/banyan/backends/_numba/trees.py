@@ -141,8 +141,8 @@ def _induce_sentence(
 
     for k in range(n - 1):
         i = _best_pair(best, best_at, blocks)
-        j = after[i]
-        r, m = after[j], before[i]
+        j = np.int64(after[i])
+        r, m = np.int64(after[j]), np.int64(before[i])
         children[k, 0], children[k, 1] = node[i], node[j]
         similarity[k] = rank[i] * 2.0**-61
         node[i] = merge_id + k
@@ -157,7 +157,7 @@ def _induce_sentence(
         of_m, of_i, of_j = m >> shift, i >> shift, j >> shift
         if r < n:
             before[r] = i
-            rank[i] = _rank(structure, with_right, norm[i], norm[r], key[i], key[r], i, after[r])
+            rank[i] = _rank(structure, with_right, norm[i], norm[r], key[i], key[r], i, np.int64(after[r]))
         if m >= 0:
             rank[m] = _rank(structure, with_left, norm[m], norm[i], key[m], key[i], m, r)
             if of_m != of_i:
@@ -214,7 +214,8 @@ def _induce(
             own_children, own_similarity, space,
         )
         if len(roots):
-            roots[b, : space.work.shape[1]] = space.work[0]  # the other columns belong to the caller
+            for j in range(space.work.shape[1]):  # the other columns belong to the caller
+                roots[b, j] = space.work[0, j]
 
 
 def induce(

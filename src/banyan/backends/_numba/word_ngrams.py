@@ -7,6 +7,7 @@ import numpy as np
 from banyan.backends._numba.compiling import inlined, kernel
 from banyan.backends._numba.lexical import scale
 from banyan.backends._numba.masks import mix
+from banyan.backends._numba.repeats import is_in
 from banyan.model.graph import KEPT, runs_of_sentences
 from banyan.model.word_ngrams import (
     BASE,
@@ -72,7 +73,7 @@ def _end_of_word(tokens, at, end, flags):
 
 @inlined
 def _occurrence(key, sentence, seen, where):
-    """Count an occurrence of a word in a sentence. seen [slots, 2]: key and count; where: the sentence they are of."""
+    """Count an occurrence of a word in a sentence. seen [slots, 2]: key and count; where: the sentence they are of, from 1."""
     slot = (key ^ key >> _32) & U(len(where) - 1)
     while where[slot] == sentence and seen[slot, _0] != key:
         slot = (slot + _1) & U(len(where) - 1)
@@ -90,7 +91,7 @@ def _add_number(tokens, first, end, values, factors, weights, sums):
         value = value * factors[tokens[at]] + values[tokens[at]]
     hash = mix(value ^ OF_NUMBER)
     weight = np.int32(weights[hash >> _TO_BUCKET])
-    _add_weight(hash, weight + weight // np.int32(2), sums)
+    _add_weight(hash, np.int32(weight + weight // np.int32(2)), sums)
 
 
 @kernel
@@ -154,11 +155,13 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
     beside = U(out.shape[1] - dim)
     sums, row = np.zeros(dim, np.int32), np.zeros(dim, np.float32)
     slots = 2
-    while slots < 2 * np.diff(offsets[first : end + 1]).max():
-        slots *= 2
-    seen, where = np.zeros((slots, 2), np.uint64), np.full(slots, -1, np.int64)
     for sentence in range(first, end):
-        sums[:] = 0
+        while slots < 2 * (offsets[sentence + 1] - offsets[sentence]):
+            slots *= 2
+    seen, where = np.zeros((slots, 2), np.uint64), np.zeros(slots, np.int64)
+    for sentence in range(first, end):
+        for column in range(U(dim)):
+            sums[column] = 0
         at, stop = offsets[sentence], offsets[sentence + 1]
         while at < stop:
             begin = at
@@ -166,11 +169,8 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
             if kind >= OTHER:
                 continue
             if len(kept):
-                times = _occurrence(key, sentence, seen, where)
-                if times > 1:
-                    place = np.searchsorted(kept, times)
-                    if place == len(kept) or kept[place] != times:
-                        continue
+                if not is_in(_occurrence(key, sentence + 1, seen, where), kept):
+                    continue
             if kind == DIGITS:
                 _add_number(tokens, begin, at, values, factors, weights, sums)
             else:
