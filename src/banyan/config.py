@@ -367,6 +367,7 @@ def _check_name(name: str) -> None:
 
 
 DEFAULT_PRESET = "default"
+SMALL_PRESET = "light"  # what train() takes where there is no GPU
 TUNED = "tuned"  # the preset of banyan tune
 _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "subword_model": "unigram",
@@ -400,7 +401,7 @@ _TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "default": _DEFAULT,
-    "light": {**_DEFAULT, "candidates": "batch"},
+    SMALL_PRESET: {**_DEFAULT, "candidates": "batch"},
     "taught": _TAUGHT,
     "translated": {
         **_TAUGHT,

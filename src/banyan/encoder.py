@@ -87,16 +87,7 @@ class Banyan:
 
         device: "cuda" encodes on a GPU (needs torch); everything else stays on the CPU.
         revision, token: for the Hub."""
-        folder = Path(path)
-        if not folder.is_dir():
-            from banyan.integrations import hub
-
-            folder = hub.fetch(str(path), revision, token) if hub.is_name(path) else folder
-        if not folder.is_dir():
-            raise BanyanError(f"there is no model folder {str(path)!r}; train a model with `banyan train`")
-        for name in (SETTINGS, WEIGHTS, TOKENIZER):
-            if not (folder / name).is_file():
-                raise BanyanError(f"{folder} is not a finished model: it has no {name}")
+        folder = model_folder(path, revision, token)
         config = Config.from_file(folder / SETTINGS)
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
         weights = load_weights(folder / WEIGHTS, config, tokenizer.vocab_size)
@@ -415,6 +406,21 @@ class Banyan:
         sketches = np.zeros((len(kept), self.config.lexical_dim), np.int64)
         np.add.at(sketches, owners, self._words.contributions(tokens))
         return sketches
+
+
+def model_folder(path: str | Path, revision: str | None = None, token: str | None = None) -> Path:
+    """The folder of a finished model. If there is none, that of the model of this name on the Hub."""
+    folder = Path(path)
+    if not folder.is_dir():
+        from banyan.integrations import hub
+
+        folder = hub.fetch(str(path), revision, token) if hub.is_name(path) else folder
+    if not folder.is_dir():
+        raise BanyanError(f"there is no model folder {str(path)!r}; train a model with `banyan train`")
+    for name in (SETTINGS, WEIGHTS, TOKENIZER):
+        if not (folder / name).is_file():
+            raise BanyanError(f"{folder} is not a finished model: it has no {name}")
+    return folder
 
 
 def teacher_of(folder: Path) -> dict[str, Any] | None:

@@ -118,11 +118,9 @@ def text(argument: str) -> str:
 def load(folder: str, device: str = "cpu") -> Banyan:
     """Load a model and compile its kernels."""
     from banyan.encoder import Banyan
-    from banyan.support.display import COMPILING, Display
 
-    with Display().patience(COMPILING):
-        model = Banyan.from_pretrained(folder, device)
-        model.encode("The first call compiles the kernels.")
+    model = Banyan.from_pretrained(folder, device)
+    model.encode("The first call compiles the kernels.")
     return model
 
 

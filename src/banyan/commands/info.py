@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import load, model_argument
+from banyan.commands._shared import model_argument
 
 if TYPE_CHECKING:
-    from banyan.encoder import Banyan
+    from banyan.config import Config
 
 GROUP, ORDER = "train", 3
 PURPOSE = "show a model's size, settings and training results"
@@ -26,12 +27,16 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    model = load(options.model)
-    about = _about(model, model.folder or Path(options.model))
+    from banyan.config import Config
+    from banyan.encoder import SETTINGS, model_folder, teacher_of
+
+    folder = model_folder(options.model)
+    config, taught_by = Config.from_file(folder / SETTINGS), teacher_of(folder)
+    about = _about(folder, config, taught_by)
     if options.json:
         print(json.dumps(about, indent=2, ensure_ascii=False))
         return
-    for title, value in _in_words(about, model).items():
+    for title, value in _in_words(about, config, taught_by).items():
         if not isinstance(value, dict):
             print(f"{title}: {_shown(value)}")
             continue
@@ -39,25 +44,28 @@ def run(options: argparse.Namespace) -> None:
         print("\n".join([f"\n{title}", *(f"  {name:{width}}  {_shown(part)}" for name, part in value.items())]))
 
 
-def _about(model: Banyan, folder: Path) -> dict[str, Any]:
+def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> dict[str, Any]:
     from banyan.classify.classifier import about_classifier
+    from banyan.encoder import WEIGHTS
+    from banyan.model.functions import Functions
+    from banyan.model.weights import shapes_of
     from banyan.training import card
 
-    config, text = model.config, card.training_text(folder)
-    output_layer = [weights.size for name, weights in model.weights.items() if name.startswith("out_")]
+    text, shapes = card.training_text(folder), shapes_of(folder / WEIGHTS, config)
+    sizes = {name: prod(shape) for name, shape in shapes.items()}
     beside = f" and {config.lexical_dim} lexical ones" if config.lexical_dim else ""
     about: dict[str, Any] = {
         "model": str(folder),
         "written by": f"banyan {json.loads((folder / 'config.json').read_text('utf-8')).get('banyan_version')}",
         "dimensions": f"{config.dim} ({config.channels} channels of width {config.width})" + beside,
-        "vocabulary": len(model.embedding),
+        "vocabulary": shapes["embedding"][0],
         "training text": text or {},
-        "taught by": model.taught_by or {},
+        "taught by": taught_by or {},
         "classifier": about_classifier(folder),
         "parameters": {
-            "composition and decomposition": sum(vector.size for vector in model.functions),
-            "embedding": model.embedding.size,
-            _OUTPUT_LAYER: sum(output_layer),
+            "composition and decomposition": sum(sizes[name] for name in Functions._fields),
+            "embedding": sizes["embedding"],
+            _OUTPUT_LAYER: sum(size for name, size in sizes.items() if name.startswith("out_")),
         },
         "settings": config.to_dict(),
         "last epoch": card.last_epoch(folder / "metrics.jsonl"),
@@ -66,13 +74,14 @@ def _about(model: Banyan, folder: Path) -> dict[str, Any]:
     return {title: value for title, value in about.items() if value != {}}
 
 
-def _in_words(about: dict[str, Any], model: Banyan) -> dict[str, Any]:
+def _in_words(about: dict[str, Any], config: Config, told: dict[str, Any] | None) -> dict[str, Any]:
     """The same, with words for what the JSON leaves as null or as a number."""
     from banyan.training import card, taught_by
 
-    about = {**about, "settings": card.settings_in_words(model, about.get("last epoch", {}))}
-    if model.taught_by:
-        about["taught by"] = taught_by.described(model.taught_by, model.config)
+    in_words = card.settings_in_words(config, about["vocabulary"], about.get("last epoch", {}))
+    about = {**about, "settings": in_words}
+    if told:
+        about["taught by"] = taught_by.described(told, config)
     if "classifier" in about:
         about["classifier"] = _classifier(about["classifier"])
     if not about["parameters"][_OUTPUT_LAYER]:

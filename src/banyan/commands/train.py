@@ -28,7 +28,7 @@ _COMMON = (
 
 
 def arguments(parser: Parser) -> None:
-    from banyan.config import DEFAULT_PRESET, DROPPED, PRESETS, RENAMED, TUNED
+    from banyan.config import DEFAULT_PRESET, DROPPED, PRESETS, RENAMED, SMALL_PRESET, TUNED
 
     parser.usage = "banyan train CORPUS [CORPUS ...] --out DIR [options]"
     parser.renamed = {flag(old): flag(new) for old, new in RENAMED.items()}
@@ -39,7 +39,7 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the model to")
     listed = ", ".join(name for name in PRESETS if name != TUNED)
-    presets = f"settings to start from: {listed} (default: {DEFAULT_PRESET})"
+    presets = f"settings to start from: {listed} (default: {DEFAULT_PRESET} with a GPU, {SMALL_PRESET} without)"
     parser.add_argument("--preset", metavar="NAME", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "teacher", "model", "training", "run")}
     _text_arguments(groups["text"])

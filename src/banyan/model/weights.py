@@ -28,14 +28,32 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
         raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
     except (TypeError, AttributeError) as error:  # of a type that NumPy does not have, such as BF16
         raise BanyanError(f"cannot read {path}: NumPy cannot hold its numbers ({first_line(error)})") from None
-    for name, shape in _shapes(config, vocab_size).items():
-        if name not in weights or weights[name].shape != shape:
-            found = f"has shape {weights[name].shape}" if name in weights else "is missing"
-            raise BanyanError(f"{path} does not match its config.json and tokenizer.json: {name} {found}, not {shape}")
-        if name in _INTEGERS and weights[name].dtype != _INTEGERS[name]:
-            raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {_INTEGERS[name]}")
+    _check_shapes(path, {name: array.shape for name, array in weights.items()}, config, vocab_size)
+    for name, dtype in _INTEGERS.items():
+        if name in weights and weights[name].dtype != dtype:
+            raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {dtype}")
     check_values(weights, str(path))
     return weights
+
+
+def shapes_of(path: Path, config: Config) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights in a file, checked against the settings. Reads no weight."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "np") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
+    _check_shapes(path, shapes, config, (*shapes.get("embedding", ()), 0)[0])
+    return shapes
+
+
+def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], config: Config, vocab_size: int) -> None:
+    for name, shape in _shapes(config, vocab_size).items():
+        if shapes.get(name) != shape:
+            found = f"has shape {shapes[name]}" if name in shapes else "is missing"
+            raise BanyanError(f"{path} does not match its config.json and tokenizer.json: {name} {found}, not {shape}")
 
 
 def check_values(weights: dict[str, np.ndarray], where: str) -> None:

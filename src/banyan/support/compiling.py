@@ -1,4 +1,4 @@
-"""Numba's compiler, with a folder to keep what it compiles.
+"""Numba's compiler, with a folder to keep what it compiles. It says so when it takes long.
 
 Numba caches kernels beside their source or in the user's cache folder. Where neither can be written (a read-only
 container), it gets a temporary folder. Numba reads the setting when it is first imported, so every module that
@@ -7,9 +7,12 @@ compiles kernels imports `njit` from here.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 
 def _writable(folder: Path) -> bool:
@@ -30,5 +33,37 @@ if "NUMBA_CACHE_DIR" not in os.environ and not any(map(_writable, _places())):
     os.environ["NUMBA_CACHE_DIR"] = os.path.join(tempfile.gettempdir(), f"banyan-numba-{os.getuid()}")
 
 from numba import njit  # noqa: E402
+from numba.core import event  # noqa: E402
 
 __all__ = ["njit"]
+
+SECONDS_BEFORE_TELLING = 1.0
+COMPILING = "compiling kernels for this machine: once, for up to half a minute"
+
+
+class Announcement(event.Listener):  # type: ignore[misc]
+    """Says once, through `logging`, that our kernels are being compiled, if that takes more than a second in all."""
+
+    def __init__(self) -> None:
+        self.depth = 0  # a kernel is compiled while another one that calls it is
+        self.seconds = self.began = 0.0
+        self.told = False
+
+    def on_start(self, started: Any) -> None:
+        now = time.monotonic()
+        if self.depth == 0:
+            self.began = now
+        self.depth += 1
+        function = started.data["dispatcher"].py_func
+        ours = function.__module__.startswith("banyan.")
+        if ours and not self.told and self.seconds + now - self.began > SECONDS_BEFORE_TELLING:
+            self.told = True
+            logging.getLogger("banyan").warning(COMPILING)
+
+    def on_end(self, ended: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.seconds += time.monotonic() - self.began
+
+
+event.register("numba:compile", Announcement())

@@ -74,7 +74,8 @@ def model_card(model: Banyan, text: str | None = None, metrics: Path | None = No
     """The text of the card. text: what to say about the training text. metrics: those of the run. If available."""
     config, told = model.config, model.taught_by
     last = last_epoch(metrics) if metrics else {}
-    settings = "\n".join(f"| {name} | {value} |" for name, value in settings_in_words(model, last).items())
+    in_words = settings_in_words(config, len(model.embedding), last)
+    settings = "\n".join(f"| {name} | {value} |" for name, value in in_words.items())
     message_passing = sum(function.size for function in model.functions)
     output = sum(model.weights[name].size for name in ("out_weight", "out_bias") if name in model.weights)
     bases = taught_by.base_models(told) if told else []
@@ -114,12 +115,12 @@ def last_epoch(metrics: Path) -> dict[str, Any]:
     return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line and line[-1] == "}"), {})
 
 
-def settings_in_words(model: Banyan, last: dict[str, Any]) -> dict[str, Any]:
+def settings_in_words(config: Config, vocabulary: int, last: dict[str, Any]) -> dict[str, Any]:
     """Every setting. Those that were chosen automatically have the value that was used, if it is known, or a reason.
 
     last: the metrics of the last epoch."""
-    used = {"vocab_size": len(model.embedding), "epochs": last.get("finished_epoch")}
-    found = model.config.to_dict()
+    used = {"vocab_size": vocabulary, "epochs": last.get("finished_epoch")}
+    found = config.to_dict()
     for name, value in found.items():
         if value is None:
             why = SETTINGS[name].when_none

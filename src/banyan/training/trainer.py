@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from banyan import backends
-from banyan.config import Config
+from banyan.config import DEFAULT_PRESET, SMALL_PRESET, Config
 from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
 from banyan.corpus.textfile import file_kind
@@ -61,7 +61,8 @@ def train(
     """Train a model on a corpus and write it to the folder `out`.
 
     corpus: files, folders, globs, "-" or hf:name, as Corpus reads them (`column`, `layout`).
-    preset, overrides: the settings: a preset (default: `default`), and any setting of Config that differs from it.
+    preset, overrides: the settings: a preset (default: `default` on a GPU, else `light`), and any setting of Config
+        that differs from it.
     config: all settings at once, instead of a preset and overrides.
     dev: held-out text for the loss after each epoch (default: 1% of the corpus).
     pairs: a file of two sentences and a score per line, whose Spearman correlation is reported after each epoch.
@@ -118,11 +119,15 @@ def _train(
     pairs_file, start = (None if path is None else str(path) for path in (parallel, init))
     teaching = Teaching(teacher, teacher_lines, pairs_file, start, languages)
     teaching.check(dev, us.several)
-    settings = _settings(teaching.preset(preset, config), config, overrides) | teaching.beginning(overrides)
+    folder, display = RunFolder(out, us.world), Display(quiet or not us.first)
+    preset = teaching.preset(preset, config)
+    if not (preset or config or (resume and folder.record.exists())) and place.type == "cpu":
+        preset = SMALL_PRESET
+        display.note(f"no GPU: preset {preset}; --preset {DEFAULT_PRESET} computes many times as much for the same quality")
+    settings = _settings(preset, config, overrides) | teaching.beginning(overrides)
     paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init, **teaching.given()}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
-        display = Display(quiet or not us.first)
-        job = _Job(us, place, RunFolder(out, us.world), display, resume, overwrite, teaching)
+        job = _Job(us, place, folder, display, resume, overwrite, teaching)
         job.begin(stack, _Text(corpus, column, layout), settings, paths, precision)
         job.tokenise()
         return job.run(checkpoint_seconds, tensorboard)
