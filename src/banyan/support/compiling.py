@@ -41,7 +41,7 @@ SECONDS_BEFORE_TELLING = 1.0
 COMPILING = "compiling kernels for this machine: once, for up to half a minute"
 
 
-class Announcement(event.Listener):  # type: ignore[misc]
+class Announcement(event.Listener):
     """Says once, through `logging`, that our kernels are being compiled, if that takes more than a second in all."""
 
     def __init__(self) -> None:

@@ -362,7 +362,7 @@ def _read(data, at, stop, code, before, tables, window, missing):
     size, chunks, state, last, key = _take(here, values, keys, starts, size, chunks, state, last, key)
     while at < stop and (size < WINDOW or state != SPACE):
         if size > len(values) - 32:  # a word longer than the window; no code point becomes 32 characters
-            size = chunks = 0
+            size = chunks = np.int64(0)
             fine = False
         previous = code
         code = np.int64(data[U(at)])

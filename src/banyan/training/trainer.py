@@ -123,7 +123,8 @@ def _train(
     preset = teaching.preset(preset, config)
     if not (preset or config or (resume and folder.record.exists())) and place.type == "cpu":
         preset = SMALL_PRESET
-        display.note(f"no GPU: preset {preset}; --preset {DEFAULT_PRESET} computes many times as much for the same quality")
+        more = f"--preset {DEFAULT_PRESET} takes many times as long for nearly the same quality"
+        display.note(f"no GPU: training with preset {preset} ({more})")
     settings = _settings(preset, config, overrides) | teaching.beginning(overrides)
     paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init, **teaching.given()}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:

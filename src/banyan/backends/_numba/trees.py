@@ -126,8 +126,8 @@ def _induce_sentence(
     blocks = ((n - 1) >> shift) + 1
     for i in range(n):
         row = rows[first + i]
-        for j in range(E):
-            work[i, j] = leaves[row, j]
+        for column in range(E):
+            work[i, column] = leaves[row, column]
         norm[i] = space.leaf_norms[row]
         key[i] = leaf_key(tokens[first + i])
         node[i] = first + i

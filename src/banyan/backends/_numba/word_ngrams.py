@@ -73,7 +73,8 @@ def _end_of_word(tokens, at, end, flags):
 
 @inlined
 def _occurrence(key, sentence, seen, where):
-    """Count an occurrence of a word in a sentence. seen [slots, 2]: key and count; where: the sentence they are of, from 1."""
+    """Count an occurrence of a word in a sentence, numbered from 1. seen [slots, 2]: key and count; where: the sentence
+    they are of."""
     slot = (key ^ key >> _32) & U(len(where) - 1)
     while where[slot] == sentence and seen[slot, _0] != key:
         slot = (slot + _1) & U(len(where) - 1)
@@ -168,9 +169,8 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
             at, kind, key = _end_of_word(tokens, begin, stop, flags)
             if kind >= OTHER:
                 continue
-            if len(kept):
-                if not is_in(_occurrence(key, sentence + 1, seen, where), kept):
-                    continue
+            if len(kept) and not is_in(_occurrence(key, sentence + 1, seen, where), kept):
+                continue
             if kind == DIGITS:
                 _add_number(tokens, begin, at, values, factors, weights, sums)
             else:
