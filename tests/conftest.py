@@ -18,6 +18,7 @@ from tests.helpers import interpreter
 from tests.helpers.places import ROOT
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait leave the cores to other processes
+os.environ["BANYAN_PATIENCE"] = "inf"  # commands say nothing about kernels that are compiled on first use
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # two processes must not write one index of compiled kernels
     os.environ["NUMBA_CACHE_DIR"] = str(ROOT / "build" / "numba" / worker)
 

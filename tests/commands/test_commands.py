@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from banyan import __version__, encoding
-from banyan.commands import _parser, _shared, info
+from banyan.commands import _parser, _shared, tree
 from banyan.config import PRESETS, SETTINGS, Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
@@ -183,16 +183,16 @@ def test_error_of_the_system_names_the_file(banyan, monkeypatch):
     def refuse(options: object) -> None:
         raise PermissionError(13, "Permission denied", "model/config.json")
 
-    monkeypatch.setattr(info, "load", refuse)
-    assert banyan("info", "model") == (1, "", "banyan: model/config.json: Permission denied\n")
+    monkeypatch.setattr(tree, "load", refuse)
+    assert banyan("tree", "model", "text") == (1, "", "banyan: model/config.json: Permission denied\n")
 
 
 def test_interrupt_is_exit_code_130(banyan, monkeypatch):
     def interrupt(options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(info, "load", interrupt)
-    assert banyan("info", "model") == (130, "", "banyan: interrupted\n")
+    monkeypatch.setattr(tree, "load", interrupt)
+    assert banyan("tree", "model", "text") == (130, "", "banyan: interrupted\n")
 
 
 def test_reader_that_has_seen_enough_is_no_error(model_folder, tmp_path):

@@ -34,6 +34,7 @@ def compiled(announcement: compiling.Announcement, clock: list[float], *seconds:
 def test_long_compilation_is_announced_once(monkeypatch, caplog, kernels, told):
     clock = [0.0]
     monkeypatch.setattr(compiling.time, "monotonic", lambda: clock[0])
+    monkeypatch.delenv("BANYAN_PATIENCE")
     announcement = compiling.Announcement()
     with caplog.at_level(logging.WARNING, "banyan"):
         for module, *seconds in kernels:

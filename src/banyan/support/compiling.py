@@ -2,7 +2,8 @@
 
 Numba caches kernels beside their source or in the user's cache folder. Where neither can be written (a read-only
 container), it gets a temporary folder. Numba reads the setting when it is first imported, so every module that
-compiles kernels imports `njit` from here.
+compiles kernels imports `njit` from here. BANYAN_PATIENCE is the time in seconds, by default 1, after which compiling
+is announced.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from numba.core import event  # noqa: E402
 
 __all__ = ["njit"]
 
-SECONDS_BEFORE_TELLING = 1.0
 COMPILING = "compiling kernels for this machine: once, for up to half a minute"
 
 
 class Announcement(event.Listener):
-    """Says once, through `logging`, that our kernels are being compiled, if that takes more than a second in all."""
+    """Says once, through `logging`, that our kernels are being compiled, if that takes long."""
 
     def __init__(self) -> None:
         self.depth = 0  # a kernel is compiled while another one that calls it is
+        self.patience = float(os.environ.get("BANYAN_PATIENCE") or 1)
         self.seconds = self.began = 0.0
         self.told = False
 
@@ -56,7 +57,7 @@ class Announcement(event.Listener):
         self.depth += 1
         function = started.data["dispatcher"].py_func
         ours = function.__module__.startswith("banyan.")
-        if ours and not self.told and self.seconds + now - self.began > SECONDS_BEFORE_TELLING:
+        if ours and not self.told and self.seconds + now - self.began > self.patience:
             self.told = True
             logging.getLogger("banyan").warning(COMPILING)
 
