@@ -523,10 +523,15 @@ def test_a_small_corpus_is_gone_through_more_often(steps, all, batch):
     assert training.suitable_epochs(steps, Config(candidates="batch")) == batch
 
 
-def test_the_default_preset_chooses_its_epochs(tmp_path):
-    train(write_lines(tmp_path / "few.txt", 40), tmp_path / "out", **SMALL)
+def test_without_a_gpu_the_light_preset_is_used_and_chooses_its_epochs(tmp_path, capsys):
+    text = write_lines(tmp_path / "few.txt", 40)
+    train(text, tmp_path / "out", **{**SMALL, "device": "cpu", "quiet": False})
     assert metrics(tmp_path / "out")[-1]["finished_epoch"] == training.MOST
-    assert Config.from_file(tmp_path / "out/config.json").preset == "default"
+    assert Config.from_file(tmp_path / "out/config.json").preset == "light"
+    assert "no GPU: training with preset light (--preset default takes" in capsys.readouterr().err
+    train(text, tmp_path / "out", resume=True, preset="light", **SMALL)  # what was chosen is what the run has
+    train(text, tmp_path / "default", preset="default", **SMALL)
+    assert Config.from_file(tmp_path / "default/config.json").preset == "default"
 
 
 def test_what_a_model_to_start_from_fixes_cannot_be_changed(trained, corpus, tmp_path):
