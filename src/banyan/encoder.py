@@ -69,6 +69,7 @@ class Banyan:
         backend, place = choose_for_encoding(device, config.matrix_width)
         self._on_device = backend.on_device
         self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
+        self._explained: tuple[str, list[str], np.ndarray] | None = None  # the last text a of `explain`
         self._lexical: LexicalSums | None = None
         self._words: WordNgrams | None = None  # if they are in the lexical dimensions
         if config.hashes_words:
@@ -279,18 +280,17 @@ class Banyan:
         """Return the tree that the model induces over a text, with the embedding of every phrase.
 
         A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ..."""
-        return self._parsed(text)[0]
+        return self._tree(*self._read(text))
 
-    def _parsed(self, text: str) -> tuple[Tree, np.ndarray, np.ndarray]:
-        """Return the tree of a text, its tokens, and which of them are leaves."""
+    def _read(self, text: str) -> tuple[str, np.ndarray, np.ndarray, list[tuple[int, int]], Forest]:
+        """Return a text, its tokens, which of them are leaves, the spans of these, and the tree over them."""
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
         kept = np.arange(len(tokens))
         if self.config.sublinear_tf:
             kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
-        forest = self._induced(tokens[kept])
-        return self._tree(text, tokens, kept, [spans[i] for i in kept], forest), tokens, kept
+        return text, tokens, kept, [spans[i] for i in kept], self._induced(tokens[kept])
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Compose texts along given trees, such as `(S (NP the cat) (VP sat))`, instead of induced ones.
@@ -315,8 +315,8 @@ class Banyan:
         if len(tokens) == 0:
             return Forest(tokens, offsets, np.empty((0, 2), np.int32))
         tokens, offsets = check_ragged(tokens, offsets)
-        structure = self.config.structure
-        return _numba.induce(tokens, offsets, self.embedding, tokens, self.functions, structure=structure)[0]
+        leaves, rows = self.embedding[tokens], np.arange(len(tokens), dtype=tokens.dtype)
+        return _numba.induce(tokens, offsets, leaves, rows, self.functions, structure=self.config.structure)[0]
 
     def _tree(
         self, text: str, tokens: np.ndarray, kept: np.ndarray, leaf_spans: list[tuple[int, int]], forest: Forest
@@ -357,24 +357,28 @@ class Banyan:
         by tokens of `b`, with one more row and column for the bias."""
         from banyan.explanation import Explanation
 
-        (names_a, parts_a), (names_b, parts_b) = self._contributions(a), self._contributions(b)
+        known = self._explained  # a search explains one query with every result
+        if known is None or known[0] != a:
+            known = self._explained = (a, *self._contributions(a))
+        (_, names_a, parts_a), (names_b, parts_b) = known, self._contributions(b)
         norms = np.linalg.norm(parts_a.sum(0)) * np.linalg.norm(parts_b.sum(0))
         matrix = parts_a @ parts_b.T / norms if norms > 0 else np.zeros((len(parts_a), len(parts_b)))
-        return Explanation(names_a, names_b, matrix, float(matrix.sum()))
+        return Explanation(list(names_a), names_b, matrix, float(matrix.sum()))
 
     def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
         """Return the contributions of each leaf and of the bias to the root: names and float64 vectors [n+1, E]."""
         from banyan.model.functions import through
         from banyan.reference import compose
+        from banyan.tree import leaf_labels
 
-        (tree, tokens, kept), f = self._parsed(text), self.functions
+        (text, tokens, kept, spans, forest), f = self._read(text), self.functions
         n = len(kept)
         if n == 0:
             return ["bias"], np.zeros((1, self.dim))
         leaves = self.embedding[tokens[kept]].astype(np.float64)
         parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # node -> contributions of the leaves under it
         bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # node -> its embedding if all leaves were zero
-        for node, (left, right) in enumerate(tree.children.tolist(), n):
+        for node, (left, right) in enumerate(forest.children.tolist(), n):
             parts[node] = np.vstack([through(f.comp_l, parts.pop(left)), through(f.comp_r, parts.pop(right))])
             bias[node] = compose(bias.pop(left), bias.pop(right), f)
         root = 2 * n - 2
@@ -385,7 +389,8 @@ class Banyan:
         if self._lexical or self.config.taught_dim:
             scaled = [_of_length(composed[:, start:end], norm) for start, end, norm in self.config.parts]
             composed = np.hstack(scaled)
-        return [*tree.leaves, "bias"], composed
+        pieces = [self.tokenizer.pieces[token] for token in forest.tokens]
+        return [*leaf_labels(text, pieces, spans), "bias"], composed
 
     def token_sketches(self) -> np.ndarray:
         """Return the lexical sketch of every token by itself [V, D]."""

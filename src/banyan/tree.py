@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +17,22 @@ import numpy as np
 
 from banyan.model.brackets import escape_word
 from banyan.support import drawing as svg
+
+
+def leaf_labels(text: str, pieces: Iterable[str], spans: Iterable[Sequence[int]]) -> list[str]:
+    """Return the text of each leaf, or its piece if it has no characters of its own.
+
+    Such a leaf is a byte of a character that the leaf before already shows, or a lone space, written ▁."""
+    own = (text[start:end].strip() for start, end in _own_spans(spans))
+    return [characters or piece.strip() or "▁" for characters, piece in zip(own, pieces, strict=True)]
+
+
+def _own_spans(spans: Iterable[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the leaves without what an earlier leaf covers."""
+    covered = 0
+    for start, end in spans:
+        yield max(start, covered), max(end, covered)
+        covered = max(end, covered)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,18 +77,14 @@ class Tree:
 
     @cached_property
     def leaves(self) -> list[str]:
-        """The text of each leaf, or its piece if it has no characters of its own.
-
-        Such a leaf is a byte of a character that the leaf before already shows, or a lone space, written ▁.
-        """
-        own = (self.text[start:end].strip() for start, end in self._own_spans())
-        return [characters or piece.strip() or "▁" for characters, piece in zip(own, self.pieces, strict=True)]
+        """The text of each leaf, or its piece if it has no characters of its own."""
+        return leaf_labels(self.text, self.pieces, self.spans[: len(self.pieces)].tolist())
 
     @cached_property
     def _words(self) -> list[range]:
         """The leaves of each word of the text."""
         starts, previous_end = [], 0
-        for leaf, (start, end) in enumerate(self._own_spans()):
+        for leaf, (start, end) in enumerate(_own_spans(self.spans[: len(self.pieces)].tolist())):
             if start < end:
                 goes_on = 0 < start == previous_end and all(map(_in_word, self.text[start - 1 : start + 1]))
             else:
@@ -81,13 +93,6 @@ class Tree:
                 starts.append(leaf)
             previous_end = end
         return [range(start, end) for start, end in pairwise([*starts, len(self.pieces)])]
-
-    def _own_spans(self) -> Iterator[tuple[int, int]]:
-        """Yield the spans of the leaves without what an earlier leaf covers."""
-        covered = 0
-        for start, end in self.spans[: len(self.pieces)].tolist():
-            yield max(start, covered), max(end, covered)
-            covered = max(end, covered)
 
     def __repr__(self) -> str:
         leaves = "1 leaf" if len(self.pieces) == 1 else f"{len(self.pieces)} leaves"

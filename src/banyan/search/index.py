@@ -2,6 +2,7 @@
 
     index/index.json    the model, the sources
     index/rows.lance/   text, vector, source, row and the columns of tables
+    index/memory/       the same as arrays, if there are few: see banyan.search.memory
 
 A batch of rows is acknowledged once it is in the table and flushed to disk. index.json is written after that. A process
 killed between the two leaves rows that index.json does not record; the next process finds them in the table.
@@ -13,8 +14,9 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,9 @@ import numpy as np
 from banyan._version import __version__
 from banyan.corpus.rows import RowSource, SourceRow, row_sources
 from banyan.errors import BanyanError
+from banyan.search import memory
 from banyan.search.columns import Columns, with_free_names
+from banyan.search.memory import Memory
 from banyan.search.rows import Rows, quoted
 from banyan.support import files
 from banyan.support.rows import unit_rows
@@ -85,14 +89,29 @@ class Record:
 class Index:
     """Open it for search with `Index.open`, or for writing with `Index.writing`, which one process at a time can do."""
 
-    def __init__(self, folder: Path, record: Record, rows: Rows) -> None:
-        self.folder, self.record, self.rows = folder, record, rows
+    def __init__(self, folder: Path, record: Record) -> None:
+        self.folder, self.record = folder, record
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The table, opened when first needed: importing LanceDB takes two seconds."""
+        return Rows.open(self.folder)
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """The rows as arrays, if there are few enough. They are written now if they are missing and nobody writes."""
+        found = memory.read(self.folder)
+        if found is None and memory.fits(self.rows):
+            with suppress(BanyanError, OSError), files.locked(self.folder / "lock", "busy"):
+                memory.write(self.folder, self.rows, self.record.language)
+                found = memory.read(self.folder)
+        return found
 
     @classmethod
     def open(cls, folder: str | Path) -> Index:
         """Open an index for search. Another process may write to it at the same time."""
         folder = Path(folder)
-        return cls(folder, _read(folder), Rows.open(folder))
+        return cls(folder, _read(folder))
 
     @classmethod
     @contextmanager
@@ -122,8 +141,8 @@ class Index:
     @classmethod
     def _created(cls, folder: Path, maker: Maker, language: str | None) -> Index:
         Rows.remove_empty(folder)
-        record = Record(maker, language)
-        index = cls(folder, record, Rows.create(folder, maker.dim, language, _as_json(record)))
+        index = cls(folder, Record(maker, language))
+        index.rows = Rows.create(folder, maker.dim, language, _as_json(index.record))
         index.save()
         return index
 
@@ -168,8 +187,18 @@ class Index:
     def delete(self, where: str) -> int:
         """Delete the rows that meet an SQL condition. Return how many."""
         removed = self.rows.delete(where)
-        self.rows.settle()
+        self._settle()
         return removed
+
+    def _settle(self) -> None:
+        self.rows.settle()
+        memory.write(self.folder, self.rows, self.record.language)
+        self.__dict__.pop("memory", None)
+
+    def refresh(self) -> None:
+        """See what other processes have written since the rows were first used."""
+        for name in ("rows", "memory"):
+            self.__dict__.pop(name, None)
 
     # --- Adding ------------------------------------------------------------------------------------------------------
 
@@ -204,7 +233,7 @@ class Index:
             if source.copy is not None:
                 source.copy.unlink(missing_ok=True)
         with _patience(display, "still busy: updating the indexes of words and vectors"):
-            self.rows.settle()
+            self._settle()
         summary.rows, summary.seconds = len(self.rows), time.monotonic() - started
         return summary
 

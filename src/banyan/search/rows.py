@@ -93,6 +93,10 @@ class Rows:
     def __len__(self) -> int:
         return self._table.count_rows()
 
+    @property
+    def version(self) -> int:
+        return self._table.version
+
     def count(self, where: str | None = None) -> int:
         with _condition(where):
             return self._table.count_rows(where)
@@ -151,6 +155,18 @@ class Rows:
             query = query.limit(most)
         with _condition(where):
             return (query.where(where) if where else query).to_arrow()
+
+    def whole(self) -> pyarrow.Table:
+        """Return all rows of the latest version, with their ids, vectors and columns."""
+        self._table.checkout_latest()
+        names = [name for name in self._table.schema.names if name != WORDS]
+        return self._table.search().select(names).with_row_id(True).to_arrow()
+
+    def ids(self, where: str) -> np.ndarray:
+        """Return the ids of the rows that meet a condition."""
+        with _condition(where):
+            found = self._table.search().select(["row"]).where(where).with_row_id(True).to_arrow()
+        return found.column("_rowid").to_numpy()
 
     def vectors(self, where: str | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield batches of ids [n] and vectors [n, E]."""

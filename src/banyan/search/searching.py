@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
     from banyan.explanation import Explanation
+    from banyan.search.memory import Memory
 
 MODES = ("both", "vectors", "words")
 DEPTH = 100  # rows of each ranking to fuse, at least
@@ -41,9 +42,7 @@ class Searcher:
     encode: texts in, vectors out.
     explain: like Banyan.explain; without it, results have no highlights."""
 
-    def __init__(
-        self, index: Index, encode: Encode, explain: Callable[[str, str], Explanation] | None = None
-    ) -> None:
+    def __init__(self, index: Index, encode: Encode, explain: Callable[[str, str], Explanation] | None = None) -> None:
         self.index, self._encode, self._explain = index, encode, explain
 
     def search(
@@ -70,15 +69,64 @@ class Searcher:
             raise BanyanError(f"there is no search mode {mode!r}: choose one of {', '.join(MODES)}")
         depth = max(DEPTH, 2 * k) if mode == "both" else k
         vector = unit_rows(np.atleast_2d(self._encode([query])))[0]
-        rows = self.index.rows
-        near = rows.nearest(vector, depth, where, exact) if mode != "words" else []
-        matching = rows.matching(query, depth, where) if mode != "vectors" else []
-        bm25 = {row["_rowid"]: row["_score"] for row in matching}
+        found = self._candidates(query, vector, depth, where, mode, exact)
+        scores = {"vectors": found.cosines, "words": found.bm25, "both": fused(found.cosines, found.bm25)}[mode]
+        order = sorted(scores, key=lambda key: -scores[key])
+        least = scores[order[:k][-1]] if order else 0.0
+        best = [key for key in order if scores[key] >= least]  # k, or more if the last are equal
+        rows = dict(zip(best, found.take(best), strict=True))
+        best = sorted(best, key=lambda key: (-scores[key], rows[key]["source"], rows[key]["row"]))[:k]
+        return [_hit(rows[key], scores[key], found.cosines[key], found.bm25.get(key)) for key in best]
+
+    def _candidates(
+        self, query: str, vector: np.ndarray, depth: int, where: str | None, mode: str, exact: bool
+    ) -> _Candidates:
+        """Return the best rows by vectors, by words or by both, with their scores."""
+        memory = self._memory(where is not None, mode)
+        if memory is None:
+            return self._on_disk(query, vector, depth, where, mode, exact)
+        among = None if where is None else np.isin(memory.ids, self.index.rows.ids(where))
+        near, bm25 = np.empty(0, np.int64), {}
+        if mode != "words":
+            near = memory.nearest(vector, depth, among)
+        if mode != "vectors" and memory.words is not None:
+            bm25 = memory.matching(query, depth, among)
+        elif mode != "vectors":
+            matching = self.index.rows.matching(query, depth, where)
+            places = np.searchsorted(memory.ids, np.array([row["_rowid"] for row in matching], np.uint64))
+            bm25 = {int(place): row["_score"] for place, row in zip(places, matching, strict=True)}
+        places = np.union1d(near, np.array(list(bm25), np.int64))
+        cosines = dict(zip(places.tolist(), memory.cosines(places, vector).tolist(), strict=True))
+        return _Candidates(cosines, bm25, memory.take)
+
+    def _memory(self, filtered: bool, mode: str) -> Memory | None:
+        """Return the arrays in memory, or None to search on disk. If the table is needed too, the versions agree."""
+        memory = self.index.memory
+        if memory is None or not (filtered or (mode != "vectors" and memory.words is None)):
+            return memory
+        if self.index.rows.version != memory.version:
+            self.index.refresh()  # another process has changed the table
+            memory = self.index.memory
+        return memory if memory is not None and self.index.rows.version == memory.version else None
+
+    def _on_disk(
+        self, query: str, vector: np.ndarray, depth: int, where: str | None, mode: str, exact: bool
+    ) -> _Candidates:
+        table = self.index.rows
+        near = table.nearest(vector, depth, where, exact) if mode != "words" else []
+        matching = table.matching(query, depth, where) if mode != "vectors" else []
         found = {row["_rowid"]: row for row in near + matching}
         cosines = {key: float(np.dot(row["vector"], vector)) for key, row in found.items()}
-        scores = {"vectors": cosines, "words": bm25, "both": fused(cosines, bm25)}[mode]
-        best = sorted(scores, key=lambda key: (-scores[key], found[key]["source"], found[key]["row"]))[:k]
-        return [_hit(found[key], scores[key], cosines[key], bm25.get(key)) for key in best]
+        bm25 = {row["_rowid"]: row["_score"] for row in matching}
+        return _Candidates(cosines, bm25, lambda keys: [found[key] for key in keys])
+
+
+class _Candidates(NamedTuple):
+    """Rows that may be results. Their keys are positions in memory, or row ids of the table."""
+
+    cosines: dict[int, float]
+    bm25: dict[int, float]  # of the best rows by words
+    take: Callable[[list[int]], list[dict]]
 
 
 def fused(cosines: dict[int, float], bm25: dict[int, float]) -> dict[int, float]:
@@ -95,4 +143,3 @@ _NOT_COLUMNS = (*OWN, WORDS, "_rowid", "_score", "_distance", "_relevance_score"
 def _hit(row: dict, score: float, cosine: float, words: float | None) -> Hit:
     columns = {name: value for name, value in row.items() if name not in _NOT_COLUMNS and value is not None}
     return Hit(float(score), cosine, words, row["text"], row["source"], row["row"], columns)
-
