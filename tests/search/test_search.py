@@ -130,9 +130,9 @@ def test_compound_names_are_found_by_their_parts_and_older_indexes_still_work(co
     table = search_rows._database(collection.folder).open_table("rows")
     table.drop_columns(["_words"])  # as in format 1
     table.create_index("text", config=FTS(base_tokenizer="icu", stem=False, remove_stop_words=False))
-    assert collection.search("batch", mode="words") == []
+    assert [hit.row for hit in collection.search("batch", mode="words")] == [1]
     collection.add(corpus)
-    assert [hit.row for hit in collection.search("learn_on_batch", mode="words")] == [1]
+    assert collection.search("learn_on_batch", mode="words")[0].text == "The policy calls learn_on_batch."
 
 
 def test_fusion_is_the_mean_of_cosine_and_share_of_the_best_by_words():

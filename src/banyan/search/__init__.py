@@ -5,6 +5,9 @@ Needs pip install "banyan-embed[search]".
 
 index       Index: the folder of an index; add sources, update, delete
 rows        Rows: the Lance table inside it
+memory      Memory: the rows of a small index as arrays
+bm25        rank the rows in memory by words
+compounds   the parts of names such as learn_on_batch
 columns     which columns of a source are kept, and their types
 searching   Searcher: rank rows for a query
 highlight   the words that made a row match

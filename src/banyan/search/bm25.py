@@ -69,10 +69,10 @@ def word_index(texts: Sequence[str]) -> dict[str, Any]:
     splitter = Splitter()
     for i, said in enumerate(splitter.words(texts)):
         lengths[i] = len(said)
-        for name, times in Counter(said).items():
+        for name, count_here in Counter(said).items():
             word.append(numbers.setdefault(name, len(numbers)))
             row.append(i)
-            count.append(times)
+            count.append(count_here)
     names = sorted(numbers)
     place = np.empty(len(names), np.int64)
     place[[numbers[name] for name in names]] = np.arange(len(names))

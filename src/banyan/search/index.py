@@ -156,7 +156,7 @@ class Index:
             record = Record(Maker(**rows.about["model"]), rows.about["language"])
             for source, last in rows.sources().items():  # the mark is lost: --update is needed to read it again
                 record.sources[source] = SourceProgress("restored", last, finished=True)
-            cls(folder, record, rows).save()
+            cls(folder, record).save()
 
     def _take_up(self) -> None:
         """Record what a killed process wrote to the table but not to index.json."""
@@ -192,7 +192,8 @@ class Index:
 
     def _settle(self) -> None:
         self.rows.settle()
-        memory.write(self.folder, self.rows, self.record.language)
+        with suppress(OSError):  # a full disk: search is only slower without the arrays
+            memory.write(self.folder, self.rows, self.record.language)
         self.__dict__.pop("memory", None)
 
     def refresh(self) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from banyan.search import rows as search_rows
 from banyan.search.bm25 import Words, word_index
 from banyan.support import files
 from banyan.support.needs import needs
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from banyan.search.rows import Rows
 
-MOST_ROWS = 100_000
 MOST_BYTES = 1 << 29  # of vectors, and of texts
 FOLDER, ROWS, WORDS = "memory", "rows.arrow", "words.arrow"
 ROUNDING = 1e-5  # more than a cosine in float32 is off
@@ -35,9 +35,9 @@ class Memory:
     def __init__(self, rows: pyarrow.RecordBatch, words: Words | None) -> None:
         self.version = int(rows.schema.metadata[b"version"])  # of the table
         self.words = words
-        self.ids = rows.column("_rowid").to_numpy()
+        self.ids = _numbers(rows.column("_rowid"), np.uint64)
         vectors = rows.column("vector")
-        self._vectors = vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
+        self._vectors = _numbers(vectors.flatten(), np.float32).reshape(-1, vectors.type.list_size)
         self._rows = rows.drop_columns(["_rowid", "vector"])
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Memory:
 
     def take(self, places: list[int]) -> list[dict[str, Any]]:
         """Return rows without their vectors."""
-        return self._rows.take(np.array(places, np.int64)).to_pylist()
+        return [self._rows.slice(place, 1).to_pylist()[0] for place in places]  # `take` would import pandas
 
 
 def _best(scores: np.ndarray, k: int, among: np.ndarray | None, margin: float = 0.0) -> np.ndarray:
@@ -93,7 +93,7 @@ def table_stamp(folder: Path) -> str:
 
 def fits(rows: Rows) -> bool:
     n = len(rows)
-    return n < MOST_ROWS and 4 * n * rows.dim <= MOST_BYTES
+    return n < search_rows.APPROXIMATE_FROM and 4 * n * rows.dim <= MOST_BYTES
 
 
 def read(folder: Path) -> Memory | None:
@@ -102,11 +102,14 @@ def read(folder: Path) -> Memory | None:
     rows = _mapped(folder / FOLDER / ROWS, stamp)
     if rows is None:
         return None
-    found = _mapped(folder / FOLDER / WORDS, stamp)
     words = None
-    if found is not None:
-        names, *arrays = (found.column(name).values for name in ("word", "begins", "row", "weight"))
-        words = Words(names, *(values.to_numpy() for values in arrays))
+    if rows.schema.metadata[b"words"] == b"True":
+        found = _mapped(folder / FOLDER / WORDS, stamp)
+        if found is None:
+            return None
+        kinds = {"begins": np.int64, "row": np.int32, "weight": np.float32}
+        arrays = (_numbers(found.column(name).values, kind) for name, kind in kinds.items())
+        words = Words(found.column("word").values, *arrays)
     return Memory(rows, words)
 
 
@@ -119,13 +122,14 @@ def write(folder: Path, rows: Rows, language: str | None) -> None:
         shutil.rmtree(target, ignore_errors=True)
         return
     stamp = table_stamp(folder)
-    if _mapped(target / ROWS, stamp) is not None:
+    if read(folder) is not None:
         return
     table = rows.whole().combine_chunks()
-    marks = {"stamp": stamp, "version": str(rows.version)}
     texts = table.column("text")
+    words = language is None and texts.nbytes <= MOST_BYTES
+    marks = {"stamp": stamp, "version": str(rows.version), "words": str(words)}
     target.mkdir(exist_ok=True)
-    if language is None and texts.nbytes <= MOST_BYTES:
+    if words:
         columns = {name: pa.array([values]) for name, values in word_index(texts.to_pylist()).items()}
         _write(target / WORDS, pa.table(columns), marks)
     else:
@@ -153,3 +157,8 @@ def _mapped(path: Path, stamp: str) -> pyarrow.RecordBatch | None:
         return file.get_batch(0)
     except (OSError, pa.ArrowException):
         return None
+
+
+def _numbers(values: pyarrow.Array, kind: type) -> np.ndarray:
+    """Return an Arrow array as a NumPy array. `to_numpy` would import pandas."""
+    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * np.dtype(kind).itemsize)

@@ -158,9 +158,10 @@ class Rows:
 
     def whole(self) -> pyarrow.Table:
         """Return all rows of the latest version, with their ids, vectors and columns."""
-        self._table.checkout_latest()
-        names = [name for name in self._table.schema.names if name != WORDS]
-        return self._table.search().select(names).with_row_id(True).to_arrow()
+        with _condition(None):
+            self._table.checkout_latest()
+            names = [name for name in self._table.schema.names if name != WORDS]
+            return self._table.search().select(names).with_row_id(True).to_arrow()
 
     def ids(self, where: str) -> np.ndarray:
         """Return the ids of the rows that meet a condition."""
