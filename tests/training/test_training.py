@@ -565,7 +565,7 @@ OLD_KIND, OLD_RATE = "crop_kind", "lr_end"  # settings of 0.1.0
         ({"infonce_min_part": 0.6}, r"infonce_min_part must be in \(0, 0\.5\], not 0\.6"),
         ({"init_sketch": -1.0}, r"init_sketch must be 0 or more, not -1\.0"),
         ({"init_ppmi": float("inf")}, "init_ppmi must be 0 or more, not inf"),
-        ({"lexical_dim": -1}, "lexical_dim must be 0 or more, not -1"),
+        ({"lexical_dim": -1}, "lexical_dim must be between 0 and 65,536, not -1"),
         ({"init_gate": 1.0}, r"init_gate must be in \(0, 1\), not 1\.0"),
         ({"init_gate": 0.9, "functions": "linear"}, "init_gate is for diagonal functions"),
         ({"vocab_factor": 0.0}, r"vocab_factor must be a positive number, not 0\.0"),
