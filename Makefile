@@ -32,13 +32,15 @@ bench: .venv/bench.installed  ## figures for the README: ratios, each checked fo
 	$(BIN)/python -m benchmarks.train
 	$(BIN)/python -m benchmarks.teach
 	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.search
+	$(BIN)/python -m benchmarks.map
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 .venv/demo.installed: EXTRAS = train,demo
 .venv/test.installed: EXTRAS = train,demo,data,sentencepiece,tensorboard,hub,serve,search,scale,onnx,clients,baselines,docs,test
-.venv/bench.installed: EXTRAS = train,demo,bench
+.venv/bench.installed: EXTRAS = train,demo,search,bench
 .venv/docs.installed: EXTRAS = docs
 .venv/%.installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable ".[$(EXTRAS)]"

@@ -173,13 +173,23 @@ def test_cluster_and_map_from_the_command_line(index, tmp_path, capsys):
     assert "must end in .csv or .jsonl" in capsys.readouterr().err
 
 
-@pytest.mark.slow  # umap-learn compiles for half a minute
-def test_umap_places_every_row(index):
-    pytest.importorskip("umap")
+def test_umap_places_every_row_the_same_way_and_keeps_neighbours():
     from banyan.search.maps import laid_out
 
-    vectors = next(index.rows.vectors())[1]
+    rng = np.random.default_rng(0)
+    topic = np.arange(240) % 8
+    vectors = (3 * np.eye(8, 20)[topic] + rng.normal(scale=0.3, size=(240, 20))).astype(np.float32)
+    vectors[200:240] = vectors[0:40]  # equal texts
     places = laid_out(vectors, "umap")
-    assert places.shape == (124, 2)
-    assert places.min() == 0
-    assert places.max() == 65_535
+    assert (places.shape, places.min(), places.max()) == ((240, 2), 0, 65_535)
+    np.testing.assert_array_equal(places, laid_out(vectors, "umap"))
+    far = np.linalg.norm(places[:, None] - places, axis=-1) + 1e9 * np.eye(240)
+    assert (topic[far.argsort(1)[:, :5]] == topic[:, None]).mean() > 0.99
+
+
+@pytest.mark.parametrize("vectors", [np.ones((40, 8)), np.eye(40), np.ones((40, 1)), np.zeros((20, 5))])
+def test_maps_of_odd_vectors_are_finite(vectors):
+    from banyan.search.maps import laid_out
+
+    places = laid_out(vectors.astype(np.float32), "umap")
+    assert 0 <= places.min() <= places.max() <= 65_535

@@ -339,8 +339,9 @@ def test_another_model_is_refused(collection, corpus, trained_model, tmp_path):
     other["embedding"][5, 3] += 1e-3
     changed = Banyan(trained_model.config, trained_model.tokenizer, other)
     changed.save_pretrained(tmp_path / "other")
-    with pytest.raises(BanyanError, match="was made with the model"), Index.writing(
-        collection.folder, Maker.of(changed, tmp_path / "other")
+    with (
+        pytest.raises(BanyanError, match="was made with the model"),
+        Index.writing(collection.folder, Maker.of(changed, tmp_path / "other")),
     ):
         pass
     assert main(["search", str(collection.folder), "cat", "--model", str(tmp_path / "other")]) == 1
@@ -425,9 +426,7 @@ def test_index_and_search_from_the_command_line(tmp_path, trained_folder, books,
     assert "is not a valid condition" in told.err
 
 
-def test_an_index_made_with_a_model_of_the_hub_records_its_name(
-    banyan, books, trained_folder, tmp_path, monkeypatch
-):
+def test_an_index_made_with_a_model_of_the_hub_records_its_name(banyan, books, trained_folder, tmp_path, monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(hub, "fetch", lambda name, *_: asked.append(name) or trained_folder)
     monkeypatch.chdir(tmp_path)

@@ -15,5 +15,6 @@ word_spans  find the words of a text
 clusters    clusters with typical phrases, and near-duplicates
 listing     clusters as text, JSON and CSV
 maps        lay out a collection in the plane
+layout      UMAP, in NumPy
 map_page    the HTML page of a map
 """

@@ -8,12 +8,12 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.clusters import divided, suitable, typical_phrases, vectors_of
+from banyan.search.layout import NEIGHBOURS, placed
 from banyan.search.map_page import map_page
 from banyan.search.rows import Rows
 from banyan.support.drawing import shorten, visible
-from banyan.support.needs import needs
 
-MOST = 20_000  # points: as many as a browser draws smoothly and UMAP lays out in about a minute
+MOST = 20_000  # points: as many as a browser draws smoothly
 LONGEST_TEXT = 300  # characters in the tooltip of a point
 METHODS = ("umap", "pca")
 PRINCIPAL = 50  # principal components given to UMAP
@@ -58,15 +58,19 @@ def map_of(
 
 def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
     """Return positions in the plane, integers [n, 2] from 0 to 65535."""
-    with needs("A map", "search"):
-        from sklearn.decomposition import PCA
-    width = PRINCIPAL if method == "umap" else 2
-    reduced = PCA(min(width, *vectors.shape), random_state=seed).fit_transform(vectors)
-    if method == "umap" and len(vectors) > 15:  # UMAP's default number of neighbours
-        with needs("A map by UMAP", "search"):
-            import umap
-        reduced = umap.UMAP(random_state=seed, n_jobs=1, min_dist=0.05).fit_transform(reduced)
+    reduced = _principal(vectors, PRINCIPAL if method == "umap" else 2)
+    if method == "umap" and len(vectors) > NEIGHBOURS and reduced.shape[1] > 1:
+        reduced = placed(reduced, reduced[:, :2], seed)
     plane = np.zeros((len(vectors), 2))
     plane[:, : min(2, reduced.shape[1])] = reduced[:, :2]
     low, high = plane.min(0), plane.max(0)
     return np.round((plane - low) / max(float((high - low).max()), 1e-9) * EDGE).astype(int)
+
+
+def _principal(vectors: np.ndarray, most: int) -> np.ndarray:
+    """Return the first principal components of the vectors [n, at most `most`]."""
+    centred = vectors - vectors.mean(0, dtype=np.float64)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    axes = axes[:, ::-1][:, :most]  # largest first
+    largest = np.abs(axes).argmax(0)
+    return centred @ (axes * np.sign(axes[largest, np.arange(axes.shape[1])]))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from banyan.errors import BanyanError, first_line
 
 # Packages whose name in pip differs from their name in Python.
-_PIP_NAMES = {"google": "protobuf", "llama_index": "llama-index-core", "sklearn": "scikit-learn", "umap": "umap-learn"}
+_PIP_NAMES = {"google": "protobuf", "llama_index": "llama-index-core", "sklearn": "scikit-learn"}
 
 
 @contextmanager
