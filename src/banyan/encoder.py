@@ -367,8 +367,7 @@ class Banyan:
 
     def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
         """Return the contributions of each leaf and of the bias to the root: names and float64 vectors [n+1, E]."""
-        from banyan.model.functions import through
-        from banyan.reference import compose
+        from banyan.model.functions import per_channel, repeated
         from banyan.tree import leaf_labels
 
         (text, tokens, kept, spans, forest), f = self._read(text), self.functions
@@ -378,9 +377,11 @@ class Banyan:
         leaves = self.embedding[tokens[kept]].astype(np.float64)
         parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # node -> contributions of the leaves under it
         bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # node -> its embedding if all leaves were zero
+        of_left, of_right = (repeated(gate, self.config.dim) for gate in (f.comp_l, f.comp_r))
+        added = per_channel(f.comp_b, self.config.dim)
         for node, (left, right) in enumerate(forest.children.tolist(), n):
-            parts[node] = np.vstack([through(f.comp_l, parts.pop(left)), through(f.comp_r, parts.pop(right))])
-            bias[node] = compose(bias.pop(left), bias.pop(right), f)
+            parts[node] = np.vstack([of_left(parts.pop(left)), of_right(parts.pop(right))])
+            bias[node] = of_left(bias.pop(left)) + of_right(bias.pop(right)) + added
         root = 2 * n - 2
         composed = np.vstack([parts[root], bias[root]])
         if self._lexical:

@@ -5,6 +5,7 @@ Diagonal functions are Equations 3 and 4 of the paper; linear ones are Equations
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,14 @@ def through(gate: Vector, x: Vector) -> Vector:
     if gate.ndim == 1:
         return x * per_channel(sigmoid(gate), x.shape[-1])
     return (x.reshape(-1, len(gate)) @ gate).reshape(x.shape)
+
+
+def repeated(gate: Vector, E: int) -> Callable[[Vector], Vector]:
+    """Return through(gate, .) for many vectors of E dimensions: the sigmoid is computed once."""
+    if gate.ndim > 1:
+        return lambda x: through(gate, x)
+    factor = per_channel(sigmoid(gate), E)
+    return lambda x: x * factor
 
 
 def back_through(gate: Vector, x: Vector, g: Vector) -> tuple[Vector, Vector, Vector]:
