@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from banyan.backends.interface import Passes
 from banyan.config import Config
@@ -75,7 +76,8 @@ def staying(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
     """The squared distance between a token vector and the one before tuning, averaged over the vocabulary."""
     if model.embedding_before is None:
         raise BanyanError("stay_weight needs a model to start from: use `banyan tune`")
-    return (model.embedding - model.embedding_before).square().sum(1).mean()
+    squares = functional.mse_loss(model.embedding, model.embedding_before, reduction="sum")
+    return squares / len(model.embedding)
 
 
 TEACHER_TEMPERATURE = 0.1
