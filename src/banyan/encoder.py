@@ -97,15 +97,19 @@ class Banyan:
         return model
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a folder for `from_pretrained`. Each file is written atomically."""
+        """Write a folder for `from_pretrained`. Each file is written atomically.
+
+        If the folder holds a classifier, it is removed: it belongs to the model that was there."""
         from safetensors.numpy import save_file
 
+        from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
         from banyan.support import checksums, files
 
         folder = Path(path)
         check_values(self.weights, "the model cannot be saved")
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (SETTINGS, checksums.SUMS):  # written last: without its settings, the folder is not a model
+        # The settings are written last: without them, the folder is not a model.
+        for name in (SETTINGS, checksums.SUMS, ABOUT, HEAD, CONFUSION):
             (folder / name).unlink(missing_ok=True)
         with files.reported(folder / WEIGHTS), files.atomic(folder / WEIGHTS) as temporary:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})

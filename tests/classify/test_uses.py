@@ -11,6 +11,7 @@ import pytest
 
 from banyan import Banyan, BanyanError
 from banyan.classify import Classifier, train_classifier
+from banyan.classify.classifier import has_classifier
 from banyan.serve.app import App
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
@@ -125,3 +126,10 @@ def test_the_estimator_compares_pairs(base):
     estimator = Banyan.from_pretrained(base).classifier(pair=True)
     y = [label for (label,) in known.labels]
     assert estimator.fit(list(zip(*known.columns, strict=True)), y).score(np.array(known.columns).T, y) > 0.9
+
+
+def test_a_model_saved_over_a_classifier_leaves_none(base, trained, tmp_path):
+    Classifier.from_pretrained(trained).save_pretrained(tmp_path / "both")
+    assert has_classifier(tmp_path / "both")
+    Banyan.from_pretrained(base).save_pretrained(tmp_path / "both")
+    assert not has_classifier(tmp_path / "both")
