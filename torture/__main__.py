@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="write the figures into docs/reliability.md")
     options = parser.parse_args()
+    os.environ["BANYAN_PATIENCE"] = "inf"  # an error must be the only line
     rows, failed = [], 0
     for name in options.campaigns or CAMPAIGNS:
         campaign = importlib.import_module(f"torture.{name}")

@@ -187,6 +187,16 @@ def test_error_of_the_system_names_the_file(banyan, monkeypatch):
     assert banyan("tree", "model", "text") == (1, "", "banyan: model/config.json: Permission denied\n")
 
 
+def test_too_little_memory_is_one_line(banyan, monkeypatch):
+    def refuse(options: object) -> None:
+        np.empty(1 << 50, np.float64)
+
+    monkeypatch.setattr(tree, "load", refuse)
+    code, out, told = banyan("tree", "model", "text")
+    assert (code, out) == (1, "")
+    assert told.startswith("banyan: not enough memory (") and told.count("\n") == 1
+
+
 def test_interrupt_is_exit_code_130(banyan, monkeypatch):
     def interrupt(options: object) -> None:
         raise KeyboardInterrupt

@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, "interrupted", INTERRUPTED)  # how an interrupted compiled function reports it
     except BanyanError as error:
         return _failed(error, str(error), 1)
+    except MemoryError as error:
+        told = str(error) or "no more can be allocated"
+        return _failed(error, f"not enough memory ({told}): is one line of the input very long?", 1)
     except OSError as error:
         return _failed(error, f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     return 0
