@@ -194,7 +194,8 @@ def test_too_little_memory_is_one_line(banyan, monkeypatch):
     monkeypatch.setattr(tree, "load", refuse)
     code, out, told = banyan("tree", "model", "text")
     assert (code, out) == (1, "")
-    assert told.startswith("banyan: not enough memory (") and told.count("\n") == 1
+    assert told.startswith("banyan: not enough memory (")
+    assert told.count("\n") == 1
 
 
 def test_interrupt_is_exit_code_130(banyan, monkeypatch):
