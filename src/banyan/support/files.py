@@ -147,9 +147,10 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 if os.listdir(folder) == [LOCK]:
-                    with suppress(OSError):
+                    try:
                         lock.unlink()
-                    lock.unlink(missing_ok=True)  # a failing disk may fail once
+                    except OSError:
+                        lock.unlink()  # a failing disk may fail once; the lock at this path is still ours
                     folder.rmdir()  # fails if another process has arrived and created another lock
 
 
