@@ -15,7 +15,7 @@ from banyan.corpus import Corpus
 from banyan.corpus.store import Store, shuffled_batches
 from banyan.encoder import TOKENIZER
 from banyan.errors import BanyanError
-from banyan.support.display import COMPILING, Display
+from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 
 POOL = 50  # batches whose sentences are sorted by length together
@@ -91,8 +91,7 @@ def made_tokenizer(paths: Sequence[str | Path], vocab_size: int, display: Displa
     if is_prepared(paths):
         return Tokenizer.from_file(Path(paths[0]) / TOKENIZER)
     display.note("training a BPE tokenizer on the corpus")
-    with display.patience(COMPILING, 15):
-        return Tokenizer.train(Corpus(list(paths)), vocab_size=vocab_size or None)
+    return Tokenizer.train(Corpus(list(paths)), vocab_size=vocab_size or None)
 
 
 def sentences(

@@ -25,7 +25,7 @@ from banyan.classify.split import split
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import files
-from banyan.support.display import COMPILING, Display, duration
+from banyan.support.display import Display, duration
 from banyan.training import card
 from banyan.training.folder import CARD, RESULTS, RunFolder
 
@@ -113,8 +113,7 @@ def learned(
     most = f"at most {learner.epochs} epochs of {learner.batches:,} batches"
     kept = "token vectors are frozen" if learner.settings.frozen else "token vectors learn, too"
     display.note(f"learning {len(classes)} classes from {texts:,} texts, {held_out:,} held out: {most}; {kept}")
-    with display.patience(COMPILING):
-        learner.run(checkpoint, seconds, display)
+    learner.run(checkpoint, seconds, display)
     progress, best = learner.progress, learner.best
     model = learner.model if learner.settings.frozen else with_embedding(learner.model, best["embedding"])
     head = Head(*(best[name] for name in ("weight", "bias", "table")))

@@ -55,14 +55,19 @@ def setting_argument(parser: Any, setting: Setting, help: str | None = None) -> 
     parser.add_argument(flag(setting.name), **option)
 
 
-def run_arguments(group: Any) -> None:
-    """Add the options of a training run: where it runs, and what it keeps."""
+def kept_arguments(group: Any) -> None:
+    """Add the options of a run that can be resumed: what happens to the folder, and when it is saved."""
     group.add_argument("--resume", action="store_true", help="continue an interrupted run")
     group.add_argument("--overwrite", action="store_true", help="replace the model or the run in DIR")
     checkpoint = "time between checkpoints (default: 60)"
     group.add_argument(
         "--checkpoint-every", type=float, default=60.0, dest="checkpoint_seconds", metavar="SECONDS", help=checkpoint
     )
+
+
+def run_arguments(group: Any) -> None:
+    """Add the options of a training run: where it runs, and what it keeps."""
+    kept_arguments(group)
     device = "auto, cpu, cuda, cuda:1, mps or xpu (default: auto, a GPU if there is one)"
     group.add_argument("--device", default="auto", metavar="NAME", help=device)
     deterministic = "bit-identical results on a GPU, at some cost in speed (always the case on a CPU)"

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import MODEL, QUIET, column_argument, lines_of_stdin, output
+from banyan.commands._shared import MODEL, QUIET, column_argument, kept_arguments, lines_of_stdin, output
 from banyan.errors import BanyanError
 
 if TYPE_CHECKING:
@@ -74,10 +74,7 @@ def _train_arguments(group: Any) -> None:
     lr = f"learning rate of the token vectors (default: {Settings.lr})"
     group.add_argument("--lr", type=float, metavar="X", help=lr, **suppressed)
     group.add_argument("--seed", type=int, metavar="N", help="random seed (default: 0)", **suppressed)
-    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
-    group.add_argument("--overwrite", action="store_true", help="replace the model or the run in DIR")
-    every = "time between checkpoints (default: 60)"
-    group.add_argument("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help=every)
+    kept_arguments(group)
 
 
 def _predict_arguments(group: Any) -> None:
@@ -95,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 _SETTINGS = ("frozen", "balanced", "epochs", "batch_size", "lr", "seed")
-_OF_TRAIN = ("columns", "pair", "separator", "resume", "overwrite", "quiet")
+_OF_TRAIN = ("columns", "pair", "separator", "resume", "overwrite", "checkpoint_seconds", "quiet")
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -106,8 +103,7 @@ def _train(options: argparse.Namespace) -> None:
     from banyan.classify import train_classifier
 
     given = {name: getattr(options, name) for name in (*_OF_TRAIN, *_SETTINGS) if hasattr(options, name)}
-    seconds = options.checkpoint_every
-    train_classifier(options.model, options.texts, options.out, checkpoint_seconds=seconds, **given)
+    train_classifier(options.model, options.texts, options.out, **given)
 
 
 def _predict(options: argparse.Namespace) -> None:

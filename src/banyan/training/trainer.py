@@ -22,7 +22,7 @@ from banyan.evaluate.similarity import read_pairs
 from banyan.model import BanyanModel
 from banyan.model.weights import load_weights
 from banyan.support import devices
-from banyan.support.display import COMPILING, Display
+from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from banyan.training import card
 from banyan.training.distributed import Processes
@@ -340,16 +340,15 @@ def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
 
 def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokenizer:
     display.note(f"making a {config.subword_model} vocabulary of the corpus")
-    with display.patience(COMPILING, 15):
-        return Tokenizer.train(
-            corpus,
-            kind=config.subword_model,
-            vocab_size=config.vocab_size,
-            vocab_factor=config.vocab_factor,
-            lowercase=config.lowercase,
-            zero_digits=config.zero_digits,
-            show_progress=display.live,
-        )
+    return Tokenizer.train(
+        corpus,
+        kind=config.subword_model,
+        vocab_size=config.vocab_size,
+        vocab_factor=config.vocab_factor,
+        lowercase=config.lowercase,
+        zero_digits=config.zero_digits,
+        show_progress=display.live,
+    )
 
 
 def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
