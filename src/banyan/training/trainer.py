@@ -121,15 +121,15 @@ def _train(
     teaching.check(dev, us.several)
     folder, display = RunFolder(out, us.world), Display(quiet or not us.first)
     preset = teaching.preset(preset, config)
-    if not (preset or config or (resume and folder.record.exists())) and place.type == "cpu":
-        preset = SMALL_PRESET
-        more = f"--preset {DEFAULT_PRESET} takes many times as long for nearly the same quality"
-        display.note(f"no GPU: training with preset {preset} ({more})")
-    settings = _settings(preset, config, overrides) | teaching.beginning(overrides)
+    small = place.type == "cpu" and not (preset or config or (resume and folder.record.exists()))
+    settings = _settings(SMALL_PRESET if small else preset, config, overrides) | teaching.beginning(overrides)
     paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init, **teaching.given()}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
         job = _Job(us, place, folder, display, resume, overwrite, teaching)
         job.begin(stack, _Text(corpus, column, layout), settings, paths, precision)
+        if small:
+            more = f"--preset {DEFAULT_PRESET} takes many times as long for nearly the same quality"
+            display.note(f"no GPU: training with preset {SMALL_PRESET} ({more})")
         job.tokenise()
         return job.run(checkpoint_seconds, tensorboard)
 
