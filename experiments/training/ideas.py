@@ -20,6 +20,7 @@ FIFTH: dict[str, Any] = {**FOURTH, "subword_model": "bpe", "vocab_factor": 2.0}
 ONCE: dict[str, Any] = {**FOURTH, "sublinear_tf": True}
 TWELFTH: dict[str, Any] = {**ONCE, "lexical_dim": 256}
 CHEAP: dict[str, Any] = {"candidates": "batch", "epochs": 3}
+WORDS: dict[str, Any] = {"lexical_weight": 1.0, "epochs": None}
 WIDE: dict[str, Any] = {"dim": 512, "channels": 256}
 
 _SECOND: dict[str, dict[str, Any]] = {
@@ -90,6 +91,16 @@ _THIRTEENTH: dict[str, dict[str, Any]] = {
     "2": {"passage_sentences": 2},
     "2-few-epochs": {"passage_sentences": 2, "epochs": 6},  # as many as the text cut into sentences gets
     "3": {"passage_sentences": 3},
+}
+_FOURTEENTH: dict[str, dict[str, Any]] = {
+    "0": {},
+    "7": {"infonce_temperature": 0.07},
+    "10": {"infonce_temperature": 0.1},
+    "10-more": {"infonce_temperature": 0.1, "infonce_weight": 10.0},
+    "7-half": {"infonce_temperature": 0.07, "init_sketch": 0.5},
+    "10-half": {"infonce_temperature": 0.1, "init_sketch": 0.5},
+    "10-more-half": {"infonce_temperature": 0.1, "infonce_weight": 10.0, "init_sketch": 0.5},
+    "10-more-none": {"infonce_temperature": 0.1, "infonce_weight": 10.0, "init_sketch": 0.0},
 }
 
 
@@ -179,5 +190,17 @@ IDEAS = [
         _idea(f"thirteenth-{name}", {"epochs": None, **settings}, group="thirteenth-list", language=PARAGRAPHS,
               preset="default")
         for name, settings in _THIRTEENTH.items()
+    ),
+    # lexical dimensions of whole words: which temperature and which initial vectors suit them?
+    *(
+        _idea(f"fourteenth-{name}", WORDS, settings, group="fourteenth-list", language=language, preset="default")
+        for name, settings in _FOURTEENTH.items()
+        for language in ("en", "ha")
+    ),
+    *(
+        _idea(f"fourteenth-{name}-{n}", WORDS, _FOURTEENTH[name], {"passage_sentences": n}, group="fourteenth-list",
+              language=PARAGRAPHS, preset="default")
+        for name in ("7", "10-more-half")
+        for n in (1, 2)
     ),
 ]
