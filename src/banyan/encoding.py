@@ -25,6 +25,7 @@ from banyan._version import __version__
 from banyan.compact import Form
 from banyan.corpus.reading import Corpus, in_blocks
 from banyan.corpus.report import Report
+from banyan.corpus.sources import as_recorded
 from banyan.errors import BanyanError
 from banyan.support import checksums, files
 from banyan.support.needs import needs
@@ -104,7 +105,7 @@ def encode_file(
         _refuse_own_input(out, corpus)
         run = {"model": model.fingerprint(), "input": corpus.fingerprint(), "normalisation": normalize}
         run |= {"truncation": truncate_dim, "precision": precision, "version of banyan": __version__}
-        partial = _Partial(work, run, writer, out)
+        partial = _Partial(work, run, writer, out, corpus.fingerprints())
         rows = _Rows(corpus)
         resumed = partial.rows
         with _writing(work), partial, _LateBar(display, corpus) as bar:
@@ -263,9 +264,10 @@ def _writer(out: Path, form: Form) -> _Writer:
 class _Partial:
     """OUT.partial and its progress."""
 
-    def __init__(self, folder: Path, run: dict[str, Any], writer: _Writer, out: Path) -> None:
+    def __init__(self, folder: Path, run: dict[str, Any], writer: _Writer, out: Path, inputs: list[str]) -> None:
+        """inputs: the fingerprints that an earlier run may have recorded for the same input."""
         self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
-        self.run, self.writer, self.out = run, writer, out
+        self.run, self.writer, self.out, self.inputs = run, writer, out, inputs
         self.rows = self.bytes = 0
         self.finished = False  # all rows are written
         if self.record.exists():
@@ -277,6 +279,7 @@ class _Partial:
         try:
             record = json.loads(self.record.read_text(encoding="utf-8"))
             self.rows, self.bytes = int(record["rows"]), int(record["bytes"])
+            self.run["input"] = as_recorded(record["run"].get("input"), self.inputs)
             changed = [name for name, value in self.run.items() if record["run"].get(name) != value]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BanyanError(f"cannot read {self.record}: {again}") from None

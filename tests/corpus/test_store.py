@@ -96,10 +96,23 @@ def test_an_unchanged_store_is_reused_and_a_changed_one_built_again(tmp_path):
     assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 6}) == 50
     assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 5}) == 50
     os.utime(tmp_path / "corpus.txt", ns=(1, 1))
+    assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 5}) == 0
+    (tmp_path / "corpus.txt").write_text("".join(f"{line}\n" for line in reversed(lines)))
     assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 5}) == 50
     os.truncate(folder / "tokens.bin", 4)
     assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 5}) == 50
     assert sentences_tokenised(Letters(60_000), {"min_pieces": 3, "max_pieces": 5}) == 0
+
+
+def test_a_store_of_an_earlier_version_is_reused(tmp_path, monkeypatch):
+    corpus = corpus_of(tmp_path, sentences(50))
+    by_time = corpus.fingerprints()[1:]
+    monkeypatch.setattr(corpus, "fingerprints", lambda: by_time)
+    before = Store.build(tmp_path / "store", corpus, Letters(), **LIMITS)
+    monkeypatch.undo()
+    tokenizer = Letters()
+    assert Store.build(tmp_path / "store", corpus, tokenizer, **LIMITS).fingerprint == before.fingerprint
+    assert tokenizer.given == 0
 
 
 def in_blocks_of_lines(count: int) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from banyan.corpus.columns import TableFile
 from banyan.corpus.report import NOT_TEXT, Report
-from banyan.corpus.sources import mark_of
+from banyan.corpus.sources import content_of, stamp_of
 from banyan.corpus.tables import text_columns
 from banyan.corpus.textfile import clean
 from banyan.errors import BanyanError
@@ -75,9 +75,14 @@ class ParallelText:
         self.report = report
 
     def fingerprint(self) -> str:
-        """Return a hash of the file's path, size and modification time, and of the columns."""
+        """Return a hash of the file's content and of the columns."""
+        return self.fingerprints()[0]
+
+    def fingerprints(self) -> list[str]:
+        """Return the fingerprint, and the one that earlier versions recorded for the same file and columns."""
         options = {"reader": _READER, "columns": self.columns, "longest": LONGEST_SIDE}
-        return hashlib.sha256(json.dumps([options, mark_of(self.path)]).encode()).hexdigest()
+        marks = [self._file.kind, content_of(self.path)], stamp_of(self.path)
+        return [hashlib.sha256(json.dumps([options, mark]).encode()).hexdigest() for mark in marks]
 
     def _choose_places(self) -> str:
         first = self._file.names

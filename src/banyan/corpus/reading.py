@@ -127,11 +127,15 @@ class Corpus:
             before += source.size
 
     def fingerprint(self) -> str:
-        """Return a hash of file names, sizes, modification times and options."""
+        """Return a hash of the content of the sources and of the options."""
+        return self.fingerprints()[0]
+
+    def fingerprints(self) -> list[str]:
+        """Return the fingerprint, and the one that earlier versions recorded for the same files and options."""
         layout = "lines" if self.layout == "blocks" else self.layout  # they give the same sentences
         options = {"reader": _READER, "layout": layout, "column": self._column}
-        marks = [source.mark() for source in self._sources]
-        return hashlib.sha256(json.dumps([options, marks]).encode()).hexdigest()
+        marks = [source.mark() for source in self._sources], [source.mark_before() for source in self._sources]
+        return [hashlib.sha256(json.dumps([options, each]).encode()).hexdigest() for each in marks]
 
     def _mover(self, before: int) -> Moved:
         def moved(position: int) -> None:
@@ -243,8 +247,9 @@ class Shard:
             raise BanyanError(f"the corpus has fewer {what} than there are processes ({self._world}): use fewer")
         self.report = dataclasses.replace(self._corpus.report if self._rank == 0 else Report(), kept=kept)
 
-    def fingerprint(self) -> str:
-        return hashlib.sha256(f"{self._corpus.fingerprint()} {self._rank} of {self._world}".encode()).hexdigest()
+    def fingerprints(self) -> list[str]:
+        whole = self._corpus.fingerprints()
+        return [hashlib.sha256(f"{each} {self._rank} of {self._world}".encode()).hexdigest() for each in whole]
 
 
 class _Reading:

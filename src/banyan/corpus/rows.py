@@ -26,7 +26,7 @@ class RowSource:
 
     def __init__(self, name: str, corpus: Corpus, column: str | None) -> None:
         self.name, self._corpus = name, corpus
-        self.mark = corpus.fingerprint()
+        self.marks = corpus.fingerprints()  # the later ones are of earlier versions
         self.report = Report()
         path = corpus.paths[0] if corpus.paths else None
         self._file = File(path, column) if path else None
@@ -69,7 +69,7 @@ def row_sources(names: Sequence[str], column: str | None, spool: Path) -> list[R
             known_as = path.name if copied else str(path.resolve())
             found.append(RowSource(known_as, Corpus(path, column=column, layout="lines"), column))
             if copied:  # a copy is named after its content, so the name identifies it
-                found[-1].copy, found[-1].mark = path, path.name
+                found[-1].copy, found[-1].marks = path, [path.name]
     return found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +23,7 @@ from banyan.corpus.textfile import (
     read_chunks,
 )
 from banyan.errors import BanyanError, first_line
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.needs import needs
 
 
@@ -36,7 +38,10 @@ class File:
         self.column = "" if self.kind == "text" or not self.size else COLUMNS[self.kind](path, column)
 
     def mark(self) -> list[Any]:
-        return mark_of(self.path)
+        return [self.kind, content_of(self.path)]
+
+    def mark_before(self) -> list[Any]:
+        return stamp_of(self.path)
 
     def move(self, folder: Path) -> None:
         """Move the file to a folder. If a file of this name is already there, keep that one and delete this one."""
@@ -72,13 +77,37 @@ def size_of(path: Path) -> int:
         raise BanyanError(f"cannot read {path}: {error.strerror}") from None
 
 
-def mark_of(path: Path) -> list[Any]:
-    """Identify a file by path, size and modification time, without reading it."""
+def content_of(path: Path) -> str:
+    """Return the SHA-256 of a file. It is read again only if it has been written to since."""
+    state = _state(path)
+    return _digest(path, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+
+
+@cache
+def _digest(path: Path, _state: tuple[int, ...]) -> str:
     try:
-        state = path.stat()
+        return checksums.digest(path)
     except OSError as error:
         raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def stamp_of(path: Path) -> list[Any]:
+    """What earlier versions knew a file by: path, size and modification time."""
+    state = _state(path)
     return [str(path.absolute()), state.st_size, state.st_mtime_ns]
+
+
+def _state(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise BanyanError(f"cannot read {path}: {error.strerror}") from None
+
+
+def as_recorded(recorded: object, fingerprints: Sequence[str]) -> str:
+    """Return the recorded fingerprint if it is one of these, of which the later are of earlier versions; otherwise
+    the first."""
+    return next((each for each in fingerprints if each == recorded), fingerprints[0])
 
 
 class HubSet:
@@ -102,6 +131,9 @@ class HubSet:
         self.size = len(self._rows)
 
     def mark(self) -> list[Any]:
+        return self.mark_before()
+
+    def mark_before(self) -> list[Any]:
         return [self.name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:

@@ -25,6 +25,7 @@ from banyan._version import __version__
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sentences import Sentence
+from banyan.corpus.sources import as_recorded
 from banyan.errors import BanyanError
 from banyan.model.graph import runs_of_tokens
 from banyan.support import checksums, files
@@ -49,7 +50,7 @@ class Text(Protocol):
     @property
     def bytes_total(self) -> int: ...
     def in_paragraphs(self) -> Iterator[Sentence]: ...
-    def fingerprint(self) -> str: ...
+    def fingerprints(self) -> list[str]: ...
 
 
 class Pieces(Protocol):
@@ -108,15 +109,16 @@ class Store:
         progress: called with the number of sentences read and an estimate of their total.
         """
         folder = Path(folder)
+        meta = _read_json(folder / _META)
+        recorded = (meta or _read_json(folder / _PROGRESS)).get("recipe", {}).get("corpus")
         recipe = {
             "format": FORMAT,
-            "corpus": corpus.fingerprint(),
+            "corpus": as_recorded(recorded, corpus.fingerprints()),
             "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
             "min_pieces": min_pieces,
             "max_pieces": max_pieces,
             **({"paragraphs": True} if corpus.paragraphs else {}),
         }
-        meta = _read_json(folder / _META)
         if meta.get("recipe") == recipe and _complete(folder, meta):
             return cls.open(folder)
         try:
@@ -304,7 +306,7 @@ def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> Non
     report = dataclasses.replace(corpus.report, dropped=dict(corpus.report.dropped), kept=done.kept)
     report.drop(f"with fewer than {_pieces(done.recipe['min_pieces'])}", done.too_short)
     report.drop(f"with more than {_pieces(done.recipe['max_pieces'])}", done.too_long)
-    if corpus.fingerprint() != done.recipe["corpus"] or corpus.report.kept != done.read:
+    if done.recipe["corpus"] not in corpus.fingerprints() or corpus.report.kept != done.read:
         (folder / _PROGRESS).unlink(missing_ok=True)
         raise BanyanError("the corpus changed while it was read: run again once it no longer changes")
     if not done.kept:

@@ -241,11 +241,11 @@ class Index:
     def _begin(self, source: RowSource, update: bool) -> bool:
         """Record a source. Return whether there is anything to do."""
         known = self.record.sources.get(source.name)
-        if known is not None and known.mark == source.mark:
+        if known is not None and known.mark in source.marks:
             return not known.finished
         if known is not None and not update:
             raise BanyanError(f"{source.name} changed since it was indexed: use --update to replace its rows")
-        progress = self.record.sources[source.name] = SourceProgress(source.mark, replacing=known is not None)
+        progress = self.record.sources[source.name] = SourceProgress(source.marks[0], replacing=known is not None)
         self.save()
         if progress.replacing:
             self._remove_old(source.name, progress)

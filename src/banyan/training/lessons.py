@@ -23,6 +23,7 @@ import numpy as np
 from banyan.corpus import Corpus
 from banyan.corpus.parallel import ParallelText
 from banyan.corpus.report import Report
+from banyan.corpus.sources import as_recorded, content_of
 from banyan.corpus.store import Store, shuffled
 from banyan.errors import BanyanError
 from banyan.support import files
@@ -37,6 +38,7 @@ FEWEST_WORDS = 4  # shorter lines have no spans
 SAMPLE = 1 << 17  # vectors from which the principal components are computed
 _BLOCK = 8192  # texts tokenised, or vectors projected, at a time
 _TEXTS, _ROWS, _RECIPE, _SUMMARY, _TARGETS = "texts.txt", "rows.npy", "texts.json", "summary.txt", "targets.f16"
+_MARK = "targets.json"  # what the targets were made from
 _BYTES = frozenset(BYTES)
 
 
@@ -66,7 +68,7 @@ def from_corpus(asked: Asked, corpus: Corpus, teacher: Encoder, lines: int | Non
     """Lines of a corpus and spans of them, with the vectors of a teacher. lines: how many to sample (None: all).
 
     Which lines and spans does not depend on the seed of the run: their vectors serve runs with any seed."""
-    recipe = {"kind": "lines and spans", "corpus": corpus.fingerprint(), "lines": lines}
+    recipe = {"kind": "lines and spans", "corpus": _recorded(asked, corpus), "lines": lines}
     texts = _texts(
         asked,
         recipe,
@@ -79,7 +81,7 @@ def from_corpus(asked: Asked, corpus: Corpus, teacher: Encoder, lines: int | Non
 
 def from_vectors(asked: Asked, corpus: Corpus, path: str) -> Lessons:
     """The lines of a corpus, with vectors from a file, one for each line (or row of a table)."""
-    recipe = {"kind": "lines", "corpus": corpus.fingerprint()}
+    recipe = {"kind": "lines", "corpus": _recorded(asked, corpus)}
     n = sum(1 for _ in corpus.rows(Report()))
     texts = _texts(
         asked,
@@ -88,17 +90,25 @@ def from_vectors(asked: Asked, corpus: Corpus, path: str) -> Lessons:
         lambda kept: f"{n:,} lines with a vector for each, {kept:,} kept.",
     )
     vectors = read_vectors(Path(path), n)
-    stat = Path(path.partition("#")[0]).stat()
-    return _finished(asked, vectors, _rows(asked, len(texts)), None, f"{path} {stat.st_size} {stat.st_mtime_ns}")
+    file, _, column = path.partition("#")
+    stat = Path(file).stat()
+    before = f"{path} {stat.st_size} {stat.st_mtime_ns}"  # as earlier versions knew the file
+    rows = _rows(asked, len(texts))
+    return _finished(asked, vectors, rows, None, f"{content_of(Path(file))} {column}", before)
 
 
 def from_pairs(asked: Asked, pairs: ParallelText, teacher: Encoder, both: bool) -> Lessons:
     """Both sides of translations (or only the second), each with the teacher's vector of the first side."""
-    recipe = {"kind": "translations", "pairs": pairs.fingerprint(), "both": both}
+    recipe = {"kind": "translations", "pairs": _recorded(asked, pairs, "pairs"), "both": both}
     sides = _sides_of(asked.folder, pairs)
     texts = _texts(asked, recipe, lambda: _both_sides(pairs, both), lambda kept: pairs.report.summary("pair"))
     vectors = make_vectors(asked.folder / "vectors", sides, teacher, asked.display, "first sides of the translations")
     return _finished(asked, vectors, _rows(asked, len(texts)), None, teacher.name)
+
+
+def _recorded(asked: Asked, source: Corpus | ParallelText, name: str = "corpus") -> str:
+    """The fingerprint of a source, as the recipe of a run that is resumed has it under this name."""
+    return as_recorded((_read(asked.folder / _RECIPE) or {}).get(name), source.fingerprints())
 
 
 # --- Texts -----------------------------------------------------------------------------------------------------------
@@ -179,7 +189,7 @@ def with_spans(lines: Iterable[str]) -> Iterator[str]:
 def _sides_of(folder: Path, pairs: ParallelText) -> TextFile:
     """The first sides of all pairs in a file, for the teacher."""
     path, mark = folder / "sides.txt", folder / "sides.json"
-    if not (path.exists() and _read(mark) == {"pairs": pairs.fingerprint()}):
+    if not (path.exists() and (_read(mark) or {}).get("pairs") in pairs.fingerprints()):
         folder.mkdir(parents=True, exist_ok=True)
         with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{' '.join(first.split())}\n" for first, _ in pairs)
@@ -204,9 +214,10 @@ def _pieces(asked: Asked, teacher: Encoder) -> np.ndarray:
 
 
 def _finished(
-    asked: Asked, vectors: np.ndarray, rows: np.ndarray | None, pieces: np.ndarray | None, name: str
+    asked: Asked, vectors: np.ndarray, rows: np.ndarray | None, pieces: np.ndarray | None, *names: str
 ) -> Lessons:
-    """Tokenise the texts and project the vectors. rows: the number of each text's vector (None: its own number)."""
+    """Tokenise the texts and project the vectors. rows: the number of each text's vector (None: its own number).
+    names: of who made the vectors; an earlier version may have recorded one of the later."""
     if vectors.shape[1] < asked.width:
         raise BanyanError(
             f"the teacher's vectors have {vectors.shape[1]} dimensions, but {asked.width} are to be taught: "
@@ -220,7 +231,8 @@ def _finished(
     rows = np.arange(len(store)) if rows is None else rows
     if len(rows) != len(store):
         raise BanyanError(f"{asked.folder} is damaged: delete it, and run the command again")
-    digest = hashlib.sha256(f"{store.fingerprint} {name} {asked.width}".encode()).hexdigest()
+    digests = [hashlib.sha256(f"{store.fingerprint} {name} {asked.width}".encode()).hexdigest() for name in names]
+    digest = as_recorded((_read(asked.folder / _MARK) or {}).get("fingerprint"), digests)
     basis = principal_components(vectors, asked.width)
     targets = _targets(asked, vectors, rows, basis, digest)
     told = asked.folder / _SUMMARY
@@ -248,7 +260,7 @@ def projected(vectors: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 
 def _targets(asked: Asked, vectors: np.ndarray, rows: np.ndarray, basis: np.ndarray, digest: str) -> np.ndarray:
-    path, mark = asked.folder / _TARGETS, asked.folder / "targets.json"
+    path, mark = asked.folder / _TARGETS, asked.folder / _MARK
     shape = len(rows), basis.shape[1]
     if not (path.exists() and _read(mark) == {"fingerprint": digest}):
         with files.atomic(path) as temporary, open(temporary, "wb") as file:
