@@ -472,6 +472,19 @@ def test_killed_at_any_moment_and_resumed_the_result_has_the_same_bytes(model, t
     assert min(kills) >= 15
 
 
+@pytest.mark.parametrize("left", ["OUT.partial/data", ".OUT.sha256.PID.tmp/OUT.sha256"])
+def test_what_a_process_killed_at_the_very_end_left_is_removed(model, text, tmp_path, left):
+    out = tmp_path / "out.npy"
+    encode_file(model, text, out)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    nobody = f"{2**22 + 1}{files._here()}"  # above the largest number of a process
+    leftover = tmp_path / left.replace("OUT", out.name).replace("PID", nobody)
+    leftover.parent.mkdir()
+    leftover.write_bytes(b"rows")
+    assert encode_file(model, text, out, resume=True).finished_before
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
 # --- Compact ---------------------------------------------------------------------------------------------------------
 
 

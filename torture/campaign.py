@@ -37,9 +37,9 @@ class Outcome:
         self.tried[kind] += 1
         if problem is not None:
             self.failed.append(f"{kind}: {problem}")
+            print(f"  FAILED {self.failed[-1]}", flush=True)
 
     def lines(self) -> Iterator[str]:
         yield f"tried {sum(self.tried.values()):,}, failed {len(self.failed):,}"
         yield from (f"  {kind}: {count:,}" for kind, count in sorted(self.tried.items()))
-        yield from (f"  FAILED {problem}" for problem in self.failed)
         yield from (f"  NOT TRIED {reason}" for reason in self.not_tried)

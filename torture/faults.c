@@ -16,7 +16,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { COUNT, KILL_BEFORE, KILL_AFTER, SHORT_WRITE, FAIL_EIO, FAIL_ENOSPC, LOSE_UNSYNCED };
+enum { COUNT, KILL_BEFORE, KILL_AFTER, SHORT_WRITE, FAIL_EIO, FAIL_ENOSPC, LOSE_UNSYNCED, UNDO_RENAMES };
 #define FILES 65536
 
 static char root[PATH_MAX];
@@ -92,13 +92,66 @@ static void renamed(const char *from, const char *to) {
         if (!strcmp(closed[i].path, from)) strncpy(closed[i].path, to, PATH_MAX - 1);
 }
 
+/* Renames and links in folders that were not flushed since. A second link to each file involved keeps it. */
+#define UNDONE 1024
+static struct { char from[PATH_MAX], to[PATH_MAX]; int moved; } undone[UNDONE];
+static int renames;
+
+static void kept_as(char *name, int which, const char *what) {
+    snprintf(name, 2 * PATH_MAX, "%s.undo-%d-%s", root, which, what);
+}
+
+static void absolute(int folder, const char *path, char *full) {
+    char place[PATH_MAX] = "";
+    if (path[0] == '/' || (folder == AT_FDCWD ? !getcwd(place, sizeof place) : !path_of(folder, place)))
+        snprintf(full, PATH_MAX, "%s", path);
+    else
+        snprintf(full, PATH_MAX, "%.2000s/%.2000s", place, path);
+}
+
+static void note_rename(int a, const char *from, int b, const char *to, int moved) {
+    char name[2 * PATH_MAX];
+    if (mode != UNDO_RENAMES || renames == UNDONE) return;
+    absolute(a, from, undone[renames].from);
+    absolute(b, to, undone[renames].to);
+    undone[renames].moved = moved;
+    kept_as(name, renames, "new");
+    REAL(link)(undone[renames].from, name);
+    kept_as(name, renames, "old");
+    REAL(link)(undone[renames].to, name);
+    renames++;
+}
+
+static void lasts(const char *folder) {
+    size_t size = strlen(folder);
+    for (int i = 0; i < renames; i++)
+        if (!strncmp(undone[i].to, folder, size) && undone[i].to[size] == '/' && !strchr(undone[i].to + size + 1, '/'))
+            undone[i].to[0] = 0;
+}
+
+static void undo_renames(void) {
+    char old[2 * PATH_MAX], new[2 * PATH_MAX];
+    for (int i = renames - 1; i >= 0; i--) {
+        if (!undone[i].to[0]) continue;
+        kept_as(new, i, "new");
+        kept_as(old, i, "old");
+        if (!undone[i].moved) {
+            REAL(unlink)(undone[i].to);
+            continue;
+        }
+        if (REAL(rename)(undone[i].to, undone[i].from)) REAL(link)(new, undone[i].from);
+        REAL(link)(old, undone[i].to);
+    }
+}
+
 static void die(void) {
-    if (mode == LOSE_UNSYNCED) {
+    if (mode == LOSE_UNSYNCED || mode == UNDO_RENAMES) {
         for (int file = 0; file < FILES; file++)
             if (ours[file] && synced[file] >= 0) REAL(ftruncate64)(file, synced[file]);
         for (int i = 0; i < CLOSED; i++)
             if (closed[i].path[0]) REAL(truncate64)(closed[i].path, closed[i].size);
     }
+    if (mode == UNDO_RENAMES) undo_renames();
     kill(getpid(), SIGKILL);
     for (;;) pause();
 }
@@ -106,7 +159,7 @@ static void die(void) {
 /* Returns whether the operation fails, with errno set. */
 static int step(void) {
     if (++done != at || mode == COUNT) return 0;
-    if (mode == KILL_BEFORE || mode == LOSE_UNSYNCED) die();
+    if (mode == KILL_BEFORE || mode == LOSE_UNSYNCED || mode == UNDO_RENAMES) die();
     if (mode == FAIL_EIO || mode == FAIL_ENOSPC) {
         errno = mode == FAIL_EIO ? EIO : ENOSPC;
         return 1;
@@ -178,6 +231,7 @@ static int flushes(int file) {
     if (!root_size || !path_of(file, path) || strncmp(path, root, root_size)) return 0;
     if (is_ours(file) && !fstat(file, &state)) synced[file] = state.st_size;
     forget(path);
+    lasts(path);
     return 1;
 }
 int fsync(int file) { WRAP(flushes(file), -1, REAL(fsync)(file)) }
@@ -185,13 +239,32 @@ int fdatasync(int file) { WRAP(flushes(file), -1, REAL(fdatasync)(file)) }
 int ftruncate64(int file, off64_t size) { WRAP(is_ours(file), -1, REAL(ftruncate64)(file, size)) }
 int ftruncate(int file, off_t size) { return ftruncate64(file, size); }
 int rename(const char *from, const char *to) {
-    if (under(AT_FDCWD, to)) renamed(from, to);
-    WRAP(under(AT_FDCWD, to), -1, REAL(rename)(from, to))
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
-int renameat(int a, const char *from, int b, const char *to) { WRAP(under(b, to), -1, REAL(renameat)(a, from, b, to)) }
-int link(const char *from, const char *to) { WRAP(under(AT_FDCWD, to), -1, REAL(link)(from, to)) }
+int renameat(int a, const char *from, int b, const char *to) { return renameat2(a, from, b, to, 0); }
+int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
+    char before[PATH_MAX], after_it[PATH_MAX];
+    if (!under(b, to)) return REAL(renameat2)(a, from, b, to, flags);
+    if (step()) return -1;
+    absolute(a, from, before);
+    absolute(b, to, after_it);
+    note_rename(a, from, b, to, 1);
+    int result = REAL(renameat2)(a, from, b, to, flags), kept = errno;
+    if (!result) renamed(before, after_it);
+    else if (mode == UNDO_RENAMES && renames) undone[--renames].to[0] = 0;
+    after();
+    errno = kept;
+    return result;
+}
+int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
 int linkat(int a, const char *from, int b, const char *to, int flags) {
-    WRAP(under(b, to), -1, REAL(linkat)(a, from, b, to, flags))
+    if (!under(b, to)) return REAL(linkat)(a, from, b, to, flags);
+    if (step()) return -1;
+    int result = REAL(linkat)(a, from, b, to, flags), kept = errno;
+    if (!result) note_rename(a, from, b, to, 0);
+    after();
+    errno = kept;
+    return result;
 }
 int unlink(const char *path) { WRAP(under(AT_FDCWD, path), -1, REAL(unlink)(path)) }
 int unlinkat(int folder, const char *path, int flags) { WRAP(under(folder, path), -1, REAL(unlinkat)(folder, path, flags)) }

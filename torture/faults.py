@@ -1,4 +1,4 @@
-"""Faults in the file operations of every command that writes: kills, short writes, EIO, a full disk, lost writes.
+"""Faults in the file operations of every command that writes: kills, short writes, EIO, a full disk, power cuts.
 
 A shim (faults.c, loaded with LD_PRELOAD) counts the operations on files below the target, and lets one of them go
 wrong. Then the command is run again, as a user would, sometimes with a second kill. The result must have the same bits
@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from torture.campaign import Outcome, Plan
 
 TITLE = "faults in file operations"
-MODES = ("kill before", "kill after", "short write", "EIO", "ENOSPC", "lost unsynced writes")
+MODES = ("kill before", "kill after", "short write", "EIO", "ENOSPC", "lost unsynced writes", "undone renames")
+FAILING = (4, 5)  # the numbers, from 1, of modes in which the process lives
 SAMPLE = 180  # points in the hour, of all commands together
-SECONDS = 120
 
 
 class Command(NamedTuple):
@@ -170,9 +170,12 @@ def _rows(folder: Path) -> str:
     """A digest of the rows of an index, read by another process."""
     program = (
         "import sys, hashlib; from banyan.search.index import Index\n"
-        "rows = Index.open(sys.argv[1]).rows.scan(['source', 'row', 'text', 'vector']).to_pylist()\n"
+        "from banyan.checking import check\n"
+        "table = Index.open(sys.argv[1]).rows\n"
+        "rows = table.scan(['source', 'row', 'text', 'vector']).to_pylist()\n"
         "keys = sorted((row['row'], row['text'], row['vector']) for row in rows)\n"
-        "print(hashlib.sha256(repr(keys).encode()).hexdigest(), len(rows))"
+        "found = [row['row'] for text in ('cat', 'green tree') for row in table.matching(text, 20)]\n"
+        "print(hashlib.sha256(repr((keys, sorted(found))).encode()).hexdigest(), len(rows), *check(sys.argv[1]).problems)"
     )
     found = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True)
     return found.stdout.strip() or found.stderr[-200:]
@@ -214,54 +217,76 @@ def run(plan: Plan) -> Outcome:
         outcome.not_tried.append("no compiler for the shim: no faults at all")
         return outcome
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-    outcome.not_tried.append("renames that a power cut undoes: only writes that were not flushed are lost")
     inputs(plan.work / "inputs")
     for name, command in COMMANDS.items():
         _campaign(name, command, plan, shim, outcome)
     return outcome
 
 
+class Trial:
+    """One command, and what a run of it without faults makes."""
+
+    def __init__(self, name: str, command: Command, plan: Plan, shim: Path) -> None:
+        self.name, self.command, self.plan = name, command, plan
+        self.case = plan.work / "case"
+        self.arguments = command.arguments(plan.work / "inputs", self.case / command.result)
+        self.fresh()
+        self.runner = Runner(shim, plan.work, self.arguments)
+        self.fresh()
+        code, self.operations, told = self.runner.run(self.arguments, self.case)
+        if code or not self.operations:
+            raise RuntimeError(f"the run without faults: {code}, {self.operations} operations, {told[-300:]!r}")
+        self.wanted, self.names = _results(command, self.case), _names(self.case)
+
+    def fresh(self) -> None:
+        shutil.rmtree(self.case, ignore_errors=True)
+        for kept in self.plan.work.glob("case.undo-*"):
+            kept.unlink()
+        self.case.mkdir()
+
+    def points(self) -> list[tuple[int, int]]:
+        """The modes and operations to try: all of them, or a sample."""
+        points = [(mode, at) for mode in range(1, len(MODES) + 1) for at in range(1, self.operations + 1)]
+        share = SAMPLE // len(COMMANDS) + (30 if self.name == "train" else 0)
+        rng = self.plan.rng("faults", self.name)
+        return points if self.plan.long else rng.sample(points, min(share, len(points)))
+
+    def tried(self, mode: int, at: int) -> str | None:
+        """Let an operation go wrong, then run the command again. Return what is wrong in the end."""
+        self.fresh()
+        rng = self.plan.rng("faults", self.name, mode, at)
+        code, _, told = self.runner.run(self.arguments, self.case, mode, at)
+        if problem := _told(code, told):
+            return problem
+        again = [*self.arguments, *self.command.again]
+        if killed := rng.random() < 0.3:  # a second time, while it goes on
+            self.runner.run(again, self.case, 1, rng.randint(1, self.operations))
+        if code or killed or mode not in FAILING:
+            code, _, told = self.runner.run(again, self.case)
+            if code and self.command.finished not in told:
+                return f"running it again: exit code {code}, {told[-300:]!r}"
+        return self._wrong()
+
+    def _wrong(self) -> str | None:
+        found, names = _results(self.command, self.case), _names(self.case)
+        if found != self.wanted:
+            return f"other bits in {[part for part in self.wanted if found[part] != self.wanted[part]]}"
+        if self.command.left and names - self.names:
+            return f"left behind: {sorted(names - self.names)[:5]}"
+        if self.command.left and self.names - names:
+            return f"missing: {sorted(self.names - names)[:5]}"
+        return None
+
+
 def _campaign(name: str, command: Command, plan: Plan, shim: Path, outcome: Outcome) -> None:
-    case = plan.work / "case"
-    arguments = command.arguments(plan.work / "inputs", case / command.result)
-
-    def fresh() -> None:
-        shutil.rmtree(case, ignore_errors=True)
-        case.mkdir()
-
-    fresh()
-    runner = Runner(shim, plan.work, arguments)
-    fresh()
-    code, total, told = runner.run(arguments, case)
-    if code or not total:
-        outcome.count(name, f"the run without faults: {code}, {total} operations, {told[-300:]!r}")
-        runner.close()
-        return
-    wanted, names = _results(command, case), _names(case)
-    rng = plan.rng("faults", name)
-    points = [(mode, at) for mode in range(1, len(MODES) + 1) for at in range(1, total + 1)]
-    share = SAMPLE // len(COMMANDS) + (30 if name == "train" else 0)
-    for mode, at in points if plan.long else rng.sample(points, min(share, len(points))):
-        fresh()
-        code, _, told = runner.run(arguments, case, mode, at)
-        problem = _told(code, told, mode)
-        retried = [*arguments, *command.again]
-        if rng.random() < 0.3:  # a second kill, while it goes on
-            runner.run(retried, case, 1, rng.randint(1, total))
-        if code or mode not in (4, 5):
-            code, _, told = runner.run(retried, case)
-            if code and command.finished not in told:
-                problem = problem or f"running it again: exit code {code}, {told[-300:]!r}"
-        if not problem and (found := _results(command, case)) != wanted:
-            problem = f"other bits in {[part for part in wanted if found[part] != wanted[part]]}"
-        extra = _names(case) - names
-        if not problem and command.left and extra:
-            problem = f"left behind: {sorted(extra)[:5]}"
-        outcome.count(f"{name}, {MODES[mode - 1]}", problem and f"operation {at} of {total}: {problem}")
-    runner.close()
+    trial = Trial(name, command, plan, shim)
+    for mode, at in trial.points():
+        problem = trial.tried(mode, at)
+        outcome.count(f"{name}, {MODES[mode - 1]}", problem and f"operation {at} of {trial.operations}: {problem}")
+    trial.runner.close()
 
 
-def _told(code: int, told: str, mode: int) -> str | None:
+def _told(code: int, told: str) -> str | None:
     """What is wrong with how a command ended."""
     if "Traceback" in told or code == 70:
         return f"a traceback: {told[-400:]!r}"

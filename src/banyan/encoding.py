@@ -97,8 +97,11 @@ def encode_file(
     work = Path(f"{out}.partial")
     _refuse_no_file(out)
     with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
-        finished = out.exists() and Path(f"{out}{checksums.BESIDE}").exists() and not (work / _RECORD).exists()
+        sums = Path(f"{out}{checksums.BESIDE}")
+        files.remove_orphans(out.parent.resolve(), sums.name)
+        finished = out.exists() and sums.exists() and not (work / _RECORD).exists()
         if resume and finished and not overwrite:
+            files.clear(work)  # a process may have been killed while it did this
             return EncodingSummary(out, 0, form.dim, form.precision, 0, 0, 0.0, Report(), finished_before=True)
         _refuse_to_lose(out, work, resume, overwrite)
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -137,6 +138,37 @@ def test_a_killed_run_ends_in_the_same_bits(base, tmp_path, monkeypatch):
     for name in (WEIGHTS, "classifier.safetensors", "classifier.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes(), name
     assert whole.model.fingerprint() == resumed.model.fingerprint()
+
+
+_KILLED = """
+import os, signal, sys
+from banyan.classify import learning
+from banyan.commands import main
+step = learning.Learner._step
+
+def killed(self, part):
+    if self.progress.step == 13:
+        os.kill(os.getpid(), signal.SIGKILL)
+    step(self, part)
+
+learning.Learner._step = killed
+main(sys.argv[1:])
+"""
+
+
+def test_a_run_ended_by_sigkill_is_resumed_to_the_same_bits(base, tmp_path, banyan):
+    known = texts(300)
+    rows = zip(*known.columns, known.labels, strict=True)
+    (tmp_path / "known.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{own[0]}\n" for text, own in rows))
+    options = ["--epochs", "3", "--checkpoint-every", "0", "--quiet"]
+    asked = ["classify", "train", base, tmp_path / "known.tsv", *options, "--out"]
+    assert banyan(*asked, tmp_path / "whole")[0] == 0
+    command = [sys.executable, "-c", _KILLED, *map(str, asked), str(tmp_path / "killed")]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=300).returncode == -signal.SIGKILL
+    assert banyan(*asked, tmp_path / "killed", "--resume")[0] == 0
+    for name in (WEIGHTS, "classifier.safetensors", "classifier.json"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes(), name
+    assert not list((tmp_path / "killed").rglob("*.tmp"))
 
 
 def test_a_finished_classifier_is_not_overwritten_unless_asked(base, trained):

@@ -326,6 +326,34 @@ def test_a_full_disk_is_one_sentence(collection, corpus, monkeypatch):
         collection.add(corpus.with_name("more.txt"))
 
 
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("file", ["data", "_versions"])
+def test_a_last_write_that_lance_lost_is_undone_and_the_rows_are_read_again(
+    collection, corpus, monkeypatch, file, killed
+):
+    """Lance commits a file although its last write failed. Killed: before it is noticed."""
+    collection.add(corpus)
+    sync = search_rows.Rows._sync
+
+    def lost(self: search_rows.Rows) -> None:
+        known = [path for path in self._synced if path.parent.name == file]
+        for path in set((collection.folder / "rows.lance" / file).iterdir()) - set(known):
+            path.write_bytes(path.read_bytes()[:-20])
+        if killed:
+            raise SystemExit
+        sync(self)
+
+    monkeypatch.setattr(search_rows.Rows, "_sync", lost)
+    more = corpus.with_name("more.txt")
+    more.write_text("The cat.\n")
+    with pytest.raises(SystemExit if killed else BanyanError, match=None if killed else "the disk is full, or"):
+        collection.add(more)
+    monkeypatch.undo()
+    assert collection.add(more).added == 1
+    assert len(collection.rows()) == 301
+    assert collection.search("cat", mode="words")
+
+
 def test_two_writers_cannot_work_at_once(collection, corpus):
     collection.add(corpus)
     with Index.writing(collection.folder), pytest.raises(BanyanError, match="another process is writing"):

@@ -221,6 +221,34 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(corpus, tmp_path, monkeypat
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
+def test_a_full_disk_at_the_final_save_is_one_sentence_and_the_run_resumes(corpus, tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    limits, save = resource.getrlimit(resource.RLIMIT_FSIZE), Banyan.save_pretrained
+
+    def save_to_a_full_disk(self: Banyan, path: Path) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+        save(self, path)
+
+    monkeypatch.setattr(Banyan, "save_pretrained", save_to_a_full_disk)
+    try:
+        with pytest.raises(BanyanError, match=r"^cannot write .*model.safetensors: [^\n]*$"):
+            train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    monkeypatch.undo()
+    train(corpus, tmp_path / "out", epochs=1, resume=True, **SMALL)
+    train(corpus, tmp_path / "whole", epochs=1, **SMALL)
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+def test_an_absurd_vocabulary_size_is_refused_before_anything_is_written(banyan, corpus, tmp_path):
+    code, _, told = banyan("train", corpus, "--out", tmp_path / "out", "--vocab-size", 100_000_000)
+    assert code == 1
+    assert told.startswith("banyan: vocab_size must be between 300")
+    assert len(told.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_finished_run_can_go_on_for_more_epochs(corpus, tmp_path):
     train(corpus, tmp_path / "out", epochs=1, **SMALL)
     train(corpus, tmp_path / "out", epochs=3, resume=True, **SMALL)

@@ -126,6 +126,7 @@ class Index:
         elif not (folder / RECORD).exists():
             raise BanyanError(f"there is no index in {folder}; `banyan index` makes one")
         with files.locked(folder / "lock", f"another process is writing to {folder}: wait until it has ended"):
+            Rows.recover(folder)
             if (folder / RECORD).exists():
                 index = cls.open(folder)
                 if maker is not None:

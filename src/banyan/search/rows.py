@@ -32,6 +32,7 @@ NAME = "rows"
 OWN = ("text", "source", "row", "vector")  # columns that every row has
 WORDS = "_words"  # the text with the parts of compound names, for the full-text index; indexes of format 1 lack it
 _ABOUT = "banyan"  # a key of the table's metadata
+_LAST_BYTES = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}  # of every file of these kinds
 OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
@@ -83,10 +84,18 @@ class Rows:
     def remove_empty(cls, folder: Path) -> None:
         """Remove the table that a process killed while creating an index left: a table without rows."""
         table = folder / f"{NAME}.lance"
-        if any(table.glob("_versions/*.manifest")) and len(cls.open(folder)):
+        if any(table.glob("data/*")) and any(table.glob("_versions/*.manifest")) and len(cls.open(folder)):
             told = f"{folder} has rows but no index.json, which names their model and their sources"
             raise BanyanError(f"{told}: `banyan check --repair` restores it; or choose another folder")
         shutil.rmtree(table, ignore_errors=True)
+
+    @classmethod
+    def recover(cls, folder: Path) -> None:
+        """Undo a write that a power cut or a full disk left incomplete, if its process ended before it noticed."""
+        known = checksums.read(folder / checksums.SUMS)
+        new = [path for path in _files(folder / f"{NAME}.lance") if str(path.relative_to(folder)) not in known]
+        if known and any(map(_cut_short, new)):
+            _go_back(new)
 
     # --- Rows in and out ---------------------------------------------------------------------------------------------
 
@@ -254,8 +263,13 @@ class Rows:
             raise BanyanError(f"cannot build a full-text index for language {language}: {first_line(error)}") from None
 
     def _sync(self) -> None:
-        """Flush new files to disk, so that they survive a power cut."""
+        """Flush new files to disk, so that they survive a power cut. Undo the write if one of them is incomplete: Lance
+        does not notice if the last write to a file fails."""
         new = [path for path in _files(self._folder) if path not in self._synced]
+        if any(map(_cut_short, new)):
+            _go_back(new)
+            advice = "the rows indexed so far are kept, and the same command continues"
+            raise BanyanError(f"cannot write to {self._folder}: the disk is full, or failed; {advice}")
         for path in new:
             files.sync(path)
         for folder in {path.parent for path in new}:
@@ -272,6 +286,25 @@ class Rows:
         if kept != self._sums:
             self._sums = kept
             checksums.record(self._folder / checksums.SUMS, kept)
+
+
+def _cut_short(path: Path) -> bool:
+    """Whether a file of Lance is incomplete."""
+    last = _LAST_BYTES.get(path.suffix)
+    if last is None:
+        return False
+    with open(path, "rb") as file:
+        file.seek(max(path.stat().st_size - len(last), 0))
+        return file.read() != last
+
+
+def _go_back(new: list[Path]) -> None:
+    """Remove the versions of a table that are among its new files."""
+    for path in new:
+        if path.parent.name == "_versions":  # manifests, and the hint at the latest one
+            path.unlink(missing_ok=True)
+    for folder in {path.parent for path in new if path.parent.is_dir()}:
+        files.sync(folder)
 
 
 def quoted(text: str) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -147,11 +147,16 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 if os.listdir(folder) == [LOCK]:
-                    try:
-                        lock.unlink()
-                    except OSError:
-                        lock.unlink()  # a failing disk may fail once; the lock at this path is still ours
-                    folder.rmdir()  # fails if another process has arrived and created another lock
+                    _twice(lock.unlink)  # if it fails, the lock at this path is still ours
+                    _twice(folder.rmdir)  # fails if another process has arrived and created another lock
+
+
+def _twice(work: Callable[[], object]) -> None:
+    """Do something, and again if it fails: a failing disk may fail once."""
+    try:
+        work()
+    except OSError:
+        work()
 
 
 def _lock(file: TextIO, otherwise: str) -> None:
