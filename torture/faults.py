@@ -175,7 +175,8 @@ def _rows(folder: Path) -> str:
         "rows = table.scan(['source', 'row', 'text', 'vector']).to_pylist()\n"
         "keys = sorted((row['row'], row['text'], row['vector']) for row in rows)\n"
         "found = [row['row'] for text in ('cat', 'green tree') for row in table.matching(text, 20)]\n"
-        "print(hashlib.sha256(repr((keys, sorted(found))).encode()).hexdigest(), len(rows), *check(sys.argv[1]).problems)"
+        "digest = hashlib.sha256(repr((keys, sorted(found))).encode()).hexdigest()\n"
+        "print(digest, len(rows), *check(sys.argv[1]).problems)"
     )
     found = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True)
     return found.stdout.strip() or found.stderr[-200:]
