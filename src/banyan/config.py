@@ -375,14 +375,14 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "zero_digits": False,
     "sublinear_tf": True,
     "passage_sentences": 2,
-    "init_sketch": 1.0,
+    "init_sketch": 0.5,
     "init_ppmi": 1.0,
     "lexical_dim": 768,
-    "lexical_weight": 0.9,
+    "lexical_weight": 1.0,
     "lexical_ngrams": "words",
     "init_gate": 0.98,
     "infonce_weight": 3.0,
-    "infonce_temperature": 0.03,
+    "infonce_temperature": 0.07,
     "epochs": None,
 }
 _TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
