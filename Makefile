@@ -42,7 +42,7 @@ bench: .venv/bench.installed  ## figures for the README: ratios, each checked fo
 .venv/test.installed: EXTRAS = train,demo,data,sentencepiece,tensorboard,hub,serve,search,scale,onnx,clients,baselines,docs,test
 .venv/bench.installed: EXTRAS = train,demo,search,bench
 .venv/docs.installed: EXTRAS = docs
-.venv/%.installed: pyproject.toml constraints.txt | .venv/bin/python
+.venv/%.installed: pyproject.toml setup.py constraints.txt $(wildcard src/banyan/native/*.[ch]) | .venv/bin/python
 	$(PIP) --editable ".[$(EXTRAS)]"
 	@touch $@
 

@@ -13,7 +13,8 @@ support       files, threads, devices, display, drawings
 corpus        read text of any format as sentences or rows; the tokenised store
 tokenizer     train, load and run subword tokenizers
 model         trees and graphs, the composition functions, the objectives, initialisation
-backends      the kernels: Numba, torch, Triton
+native        the encoder in C, if it was built
+backends      the kernels: native, Numba, torch, Triton
 teachers      vectors of a teacher, for a student to learn from
 training      train(): runs, checkpoints, metrics, several processes, model card
 tuning        tune a trained model on texts that belong together; measure whether it paid

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 
-from banyan.backends import choose_for_encoding
+from banyan.backends import choose_for_encoding, on_cpu
 from banyan.compact import Form
 from banyan.config import Config, earlier_settings
 from banyan.errors import BanyanError
@@ -18,7 +19,6 @@ from banyan.model.functions import Functions
 from banyan.model.graph import (
     Forest,
     check_ragged,
-    disentangled,
     from_merges,
     kept_occurrences,
     runs_of_tokens,
@@ -33,7 +33,7 @@ from banyan.tokenizer.rules import without_surrogates
 from banyan.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from banyan.backends.interface import LexicalSums
+    from banyan.backends.interface import CpuEncoder, LexicalSums
     from banyan.explanation import Explanation
     from banyan.integrations.sklearn import BanyanClassifier
     from banyan.tree import Tree
@@ -46,6 +46,7 @@ _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
 _LATER = ("taught_dim", "taught_weight", "lexical_ngrams")
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
+_CPU_BATCH = 64  # texts that a thread encodes at a time, at least, if there are so many
 
 
 class Banyan:
@@ -67,7 +68,7 @@ class Banyan:
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
         backend, place = choose_for_encoding(device, config.matrix_width)
-        self._on_device = backend.on_device
+        self._on_device, self._native = backend.on_device, backend.name == "native"
         self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
         self._explained: tuple[str, list[str], np.ndarray] | None = None  # the last text a of `explain`
         self._lexical: LexicalSums | None = None
@@ -200,13 +201,14 @@ class Banyan:
         if self._on_device:  # large blocks, one after another
             block, together, each = max(batch_size, _GPU_BATCH), 1, None
         else:  # blocks side by side, each on one thread
-            block, together, each = min(batch_size, -(-len(texts) // threads.available()) or 1), 64, 1
+            share = -(-len(texts) // (4 * threads.available()))
+            block, together, each = min(batch_size, max(share, _CPU_BATCH)), 64, 1
         jobs = [(texts[rows], out[rows], normalize, form, each) for rows in slices(len(texts), block)]
-        groups: Iterable[list] = [jobs[some] for some in slices(len(jobs), together)]
+        groups: Iterable[list] = [jobs]
         if _wants_bar(show_progress_bar, len(texts)):
             from banyan.support.display import progress
 
-            groups = progress(groups, "encoding")
+            groups = progress([jobs[some] for some in slices(len(jobs), together)], "encoding")
         for group in groups:
             threads.run(self._encode_block, group)
         return out
@@ -214,14 +216,31 @@ class Banyan:
     def _encode_block(
         self, texts: Sequence[str], out: np.ndarray, normalize: bool, form: Form, n_threads: int | None
     ) -> None:
-        tokens, offsets = self.tokenizer.encode(texts, threads=n_threads)
         whole = form == Form(self.dim)
         vectors = out if whole else np.zeros((len(texts), self.dim), np.float32)
-        self._encode_ragged(tokens, offsets, vectors, n_threads)
+        if not self._embed(texts, vectors):
+            tokens, offsets = self.tokenizer.encode(texts, threads=n_threads)
+            self._encode_ragged(tokens, offsets, vectors, n_threads)
         if not whole:
             out[:] = form.keep(vectors)
         if normalize:
             normalize_rows(out)
+
+    def _embed(self, texts: Sequence[str], out: np.ndarray) -> bool:
+        """Encode a block with the native kernels on one thread, without arrays of tokens. Return False if they cannot:
+        for a tokenizer from elsewhere, or without them."""
+        if not self._native or self.tokenizer.splits_natively is None:
+            return False
+        from banyan.backends._native import embed
+
+        encoder, sums = cast(Any, self._encoder), cast(Any, self._lexical)
+        left = embed(self.tokenizer.splits_natively, encoder, sums, self.config.sublinear_tf, texts, out)
+        if len(left):
+            rows = np.zeros((len(left), self.dim), np.float32)
+            self._compose(*self.tokenizer.encode([texts[i] for i in left], threads=1), rows, 1)
+            out[left] = rows
+        self._finish(out)
+        return True
 
     def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
         """Return embeddings of tokenised texts, given as ragged tokens [T] and offsets [n+1]."""
@@ -236,6 +255,16 @@ class Banyan:
     def _encode_ragged(
         self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
     ) -> None:
+        self._compose(tokens, offsets, out, n_threads)
+        self._finish(out)
+
+    def _finish(self, out: np.ndarray) -> None:
+        if self.config.functions == "linear" and not np.isfinite(out).all():  # matrices can grow with every level
+            raise BanyanError("the embedding of a text overflows: the matrices of this model grow vectors too much")
+        if self.config.taught_dim:
+            self._scale_parts(out)
+
+    def _compose(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None) -> None:
         text = tokens, offsets
         if self.config.sublinear_tf:
             tokens, offsets = with_sublinear_tf(tokens, offsets)
@@ -246,12 +275,8 @@ class Banyan:
             roots = np.zeros((int(some.sum()), self.dim), np.float32)
             self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
             out[some] = roots
-        if self.config.functions == "linear" and not np.isfinite(out).all():  # matrices can grow with every level
-            raise BanyanError("the embedding of a text overflows: the matrices of this model grow vectors too much")
         if self._lexical:
             self._lexical.put(*(text if self._words else (tokens, offsets)), out, n_threads)
-        if self.config.taught_dim:
-            self._scale_parts(out)
 
     def lexical_parts(self, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Return the lexical parts of tokenised texts, float32 [n, D], of norm 1; D is 0 for a model without them."""
@@ -312,15 +337,15 @@ class Banyan:
             trees.append(self._tree(text, tokens, np.arange(len(tokens)), spans, forest))
         return trees
 
-    def _induced(self, tokens: np.ndarray) -> Forest:
-        from banyan.backends import _numba
+    @cached_property
+    def _on_cpu(self) -> CpuEncoder:
+        if not self._on_device:
+            return cast("CpuEncoder", self._encoder)
+        return cast("CpuEncoder", on_cpu().encoder(self.embedding, self.functions, self.config.structure, "cpu"))
 
-        offsets = np.array([0, len(tokens)])
-        if len(tokens) == 0:
-            return Forest(tokens, offsets, np.empty((0, 2), np.int32))
-        tokens, offsets = check_ragged(tokens, offsets)
-        leaves, rows = self.embedding[tokens], np.arange(len(tokens), dtype=tokens.dtype)
-        return _numba.induce(tokens, offsets, leaves, rows, self.functions, structure=self.config.structure)[0]
+    def _induced(self, tokens: np.ndarray) -> Forest:
+        children = self._on_cpu.tree(tokens) if len(tokens) else np.empty((0, 2), np.int32)
+        return Forest(tokens, np.array([0, len(tokens)]), children)
 
     def _tree(
         self, text: str, tokens: np.ndarray, kept: np.ndarray, leaf_spans: list[tuple[int, int]], forest: Forest
@@ -331,7 +356,7 @@ class Banyan:
         embeddings = np.zeros((len(kept) + len(forest.children), self.dim), np.float32)
         learnt = embeddings[:, : self.config.dim]
         if len(kept):
-            learnt[:] = self._phrases(forest)
+            learnt[:] = self._on_cpu.phrases(forest.tokens, forest.children)
         children = forest.children
         spans = np.array(leaf_spans, np.int64).reshape(-1, 2).tolist()
         for left, right in children:
@@ -346,13 +371,6 @@ class Banyan:
             self._scale_parts(embeddings)
         pieces = [self.tokenizer.pieces[token] for token in forest.tokens]
         return Tree(text, pieces, np.array(spans, np.int64).reshape(-1, 2), children, similarity, embeddings)
-
-    def _phrases(self, forest: Forest) -> np.ndarray:
-        """Return the up embedding of every node, in the order of the forest."""
-        from banyan.backends import _numba
-
-        graph = disentangled(forest)
-        return _numba.up_pass(graph, self.embedding[graph.token], self.functions)[graph.node_of]
 
     def explain(self, a: str, b: str) -> Explanation:
         """Split the cosine of two texts into contributions of pairs of tokens.

@@ -102,7 +102,7 @@ def assert_same_as_the_library(tokenizer: Tokenizer, texts: list[str], library: 
 
 def left_to_the_library(tokenizer: Tokenizer, texts: list[str]) -> float:
     assert tokenizer._fast is not None
-    return float(np.mean(tokenizer._fast.encode([text.encode() for text in texts])[1] < 0))
+    return float(np.mean(tokenizer._fast.encode(texts)[1] < 0))
 
 
 def spelt(tokenizer: Tokenizer, text: str) -> list[str]:
@@ -526,7 +526,7 @@ infinity = float("inf")
 for first, second in [(-1e308, -1e308), (1e308, -1e308), (1e308, 1e308), (-infinity, -infinity), (infinity, -1.0),
                       (infinity, -infinity), (float("nan"), float("nan")), (float("nan"), -1.0)]:
     fast = make_fast((True, True), pieces, scores=[(first, second)[i % 2] for i in range(len(pieces))])
-    tokens, counts = fast.encode(["the unbelievable words of the book 1984 \u0436".encode()] * 100)
+    tokens, counts = fast.encode(["the unbelievable words of the book 1984 \u0436"] * 100)
     assert counts.min() > 0 and counts.sum() == len(tokens)
     assert 0 <= tokens.min() <= tokens.max() < len(pieces)
 """

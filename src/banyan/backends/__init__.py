@@ -1,7 +1,8 @@
 """Back ends: everything that a model computes, implemented once for each kind of device.
 
 interface   the methods of every back end, in the paper's terms
-_numba/     CPUs
+_native     encoding on CPUs, in C (banyan.native)
+_numba/     CPUs: training, and encoding where the native kernels were not built
 _torch      devices that Banyan has no kernels for (mps, xpu, older CUDA GPUs), in plain torch
 _triton/    CUDA GPUs of compute capability 8.0 or higher
 passes      the results of both passes when the graph is on the host: for _numba and _torch
@@ -24,7 +25,7 @@ from banyan.support.needs import needs
 if TYPE_CHECKING:
     import torch
 
-    from banyan.backends.interface import Backend
+    from banyan.backends.interface import Backend, Encodes
 
 NAMES = ("numba", "torch", "triton")
 PRECISIONS = ("auto", "float32", "tf32", "bf16")  # of the output layer's matrix products; everything else is float32
@@ -55,22 +56,36 @@ def choose(device: torch.device, matrix_width: int = 0) -> Backend:
     return named("torch" if _why_not_triton(device, matrix_width) else "triton")
 
 
-def choose_for_encoding(device: str, matrix_width: int = 0) -> tuple[Backend, torch.device | str]:
+def on_cpu() -> Encodes:
+    """Return the back end for encoding on a CPU: the native kernels if they were built, else Numba."""
+    from banyan.native import kernels
+
+    compiled = kernels()
+    if compiled is None:
+        return named("numba")
+    from banyan.backends._native import Native
+
+    return Native(compiled)
+
+
+def choose_for_encoding(device: str, matrix_width: int = 0) -> tuple[Encodes, torch.device | str]:
     """Return the back end for encoding on a device, and the device. "auto" takes a GPU if Triton runs on it, else
     the CPU."""
     if device == "cpu":
-        return named("numba"), device
+        return on_cpu(), device
     try:
         with needs(f"Encoding on {device}"):
             from banyan.support import devices
     except BanyanError:
         if device == "auto":
-            return named("numba"), "cpu"
+            return on_cpu(), "cpu"
         raise
     place = devices.choose(device)
     backend = choose(place, matrix_width)
-    if backend.on_device or device == "auto":
+    if backend.on_device:
         return backend, place
+    if device == "auto":
+        return on_cpu(), "cpu"
     sizes = f", and linear functions whose size is a power of two up to {WIDEST}" if matrix_width else ""
     raise BanyanError(
         f"encoding on {device} needs Triton and a CUDA GPU of compute capability 8.0 or higher{sizes}: use cpu"

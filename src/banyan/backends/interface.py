@@ -49,6 +49,16 @@ class Encoder(Protocol):
         """Write the roots to the first E columns of `out` [B, ...]. No sentence may be empty. n_threads: of the CPU."""
 
 
+class CpuEncoder(Encoder, Protocol):
+    """Also returns trees and the vectors of all their nodes."""
+
+    def tree(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the tree over the tokens of one text (at least one): the children of its merges, int32 [n-1, 2]."""
+
+    def phrases(self, tokens: np.ndarray, children: np.ndarray) -> np.ndarray:
+        """Return the up vector of every node: of the tokens, then of the merges [n + merges, E]."""
+
+
 class LexicalSums(Protocol):
     """Computes the lexical dimensions of embeddings (banyan.model.lexical)."""
 
@@ -57,11 +67,28 @@ class LexicalSums(Protocol):
         to their norms."""
 
 
-class Backend(Protocol):
+class Encodes(Protocol):
+    """A back end, as far as encoding goes."""
+
     name: str
     on_device: bool
     """Whether batches are stored on the device. If so, training samples them there and replays recorded steps, and
     encoding sends large batches one after another. If not, the host drives every step and every block."""
+
+    def encoder(
+        self, embedding: np.ndarray, functions: Functions, structure: str, device: torch.device | str
+    ) -> Encoder:
+        """Return an encoder with these weights."""
+
+    def lexical_sums(self, table: np.ndarray, weight: float, device: torch.device | str) -> LexicalSums:
+        """Return an object that adds sums of sketches (int8 [V, D]) to embeddings. weight: the norm of that part."""
+
+    def word_sums(self, ngrams: WordNgrams, weight: float, device: torch.device | str) -> LexicalSums:
+        """The same with sketches of the n-grams of whole words."""
+
+
+class Backend(Encodes, Protocol):
+    """A back end that also trains."""
 
     def structure(
         self,
@@ -96,14 +123,3 @@ class Backend(Protocol):
     def contrastive(self, passes: Any, inner: bool, precision: str) -> Tensor:
         """The mean contrastive loss over nodes (or inner nodes only): each up vector must identify its node among all
         down vectors, and each down vector among all up vectors."""
-
-    def encoder(
-        self, embedding: np.ndarray, functions: Functions, structure: str, device: torch.device | str
-    ) -> Encoder:
-        """Return an encoder with these weights."""
-
-    def lexical_sums(self, table: np.ndarray, weight: float, device: torch.device | str) -> LexicalSums:
-        """Return an object that adds sums of sketches (int8 [V, D]) to embeddings. weight: the norm of that part."""
-
-    def word_sums(self, ngrams: WordNgrams, weight: float, device: torch.device | str) -> LexicalSums:
-        """The same with sketches of the n-grams of whole words."""

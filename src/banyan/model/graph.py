@@ -109,6 +109,12 @@ def with_sublinear_tf(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarr
 
 def kept_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Which tokens sublinear term frequency keeps [T]."""
+    from banyan.native import kernels
+
+    native = kernels()
+    if native:
+        arrays = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64), KEPT
+        return np.frombuffer(native.kept_occurrences(*arrays), np.bool_)
     from banyan.backends import _numba
 
     return _numba.kept_occurrences(tokens, offsets, KEPT)

@@ -36,8 +36,8 @@ def one_sentence(what: str) -> Iterator[None]:
         raise BanyanError(f"{what} ({first_line(error)})") from None
 
 
-def check_json(text: str) -> None:
-    """Reject the text of a tokenizer.json."""
+def check_json(text: str) -> dict[str, Any]:
+    """Return the content of a tokenizer.json, or raise an error."""
     try:
         state = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -51,9 +51,7 @@ def check_json(text: str) -> None:
     if isinstance(vocabulary, dict):
         _check_ids(vocabulary)
     elif isinstance(vocabulary, list):
-        for entry in vocabulary:
-            if isinstance(entry, list) and len(entry) == 2:
-                check_piece(*entry)
+        _check_scores([entry for entry in vocabulary if isinstance(entry, list) and len(entry) == 2])
     added = state.get("added_tokens")
     for token in added if isinstance(added, list) else []:
         if isinstance(token, dict):
@@ -61,6 +59,16 @@ def check_json(text: str) -> None:
     for steps in ("normalizer", "pre_tokenizer", "decoder"):
         if _growth(state.get(steps)) > MOST_GROWTH:
             raise BanyanError(f"the {steps} makes more than {MOST_GROWTH:,} characters of one")
+    return state
+
+
+def _check_scores(entries: list[list[Any]]) -> None:
+    pieces, scores = [piece for piece, _ in entries], [score for _, score in entries]
+    usual = {*map(type, pieces)} <= {str} and {*map(type, scores)} <= {int, float}  # then a large vocabulary is quick
+    usual = usual and max(map(len, pieces), default=0) <= LONGEST_PIECE
+    usual = usual and all(abs(score) <= HIGHEST_SCORE for score in scores)
+    for entry in [] if usual else entries:
+        check_piece(*entry)
 
 
 def check_piece(piece: Any, score: Any = 0.0) -> None:

@@ -14,27 +14,35 @@ another type. Kernels copy in loops: Numba needs seconds to compile the assignme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from banyan.support.compiling import njit
+from banyan.tokenizer.tables import (
+    CLASS_AT,
+    END,
+    JOIN_AT,
+    KIND_AT,
+    LAST_CLASS_AT,
+    LETTER,
+    LONGEST,
+    MANY,
+    MANY_AT,
+    MARK,
+    ORDERED,
+    OTHER,
+    PAGE,
+    SPACE,
+    STARTER_AT,
+    WHOLE_AT,
+    WINDOW,
+    Floats,
+    Ints,
+    Longs,
+)
 
 U = np.uint64
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-# An entry, from the lowest bit: 32 bits value, 3 kind, 5 number of characters (MANY), 2 join, 1 whole, 1 starter,
-# 8 combining class, 8 combining class at the end.
-# The value of a character is the id of its piece, or -1 - code point if it has none (then it is spelt in bytes).
-# White space has the value of the mark ▁. The value of MANY is where the entries of its characters begin in
-# `expansions`.
-SPACE, LETTER, NUMBER, OTHER, MARK, MANY, ODD = range(7)  # ODD: leave the sentence to `tokenizers`
-FREE, ORDERED, COMPOSING = range(3)  # join: how a code point may interact with those before it
-_KIND, _MANY, _JOIN, _WHOLE, _STARTER, _CLASS, _LAST_CLASS = 32, 35, 40, 42, 43, 44, 52
 
 # Bit state << 3 | kind: does a character of this kind begin a chunk, given the state after the characters before it?
 # White space (now the mark ▁) begins a chunk that includes what follows. A combining MARK joins anything. OTHER after
@@ -46,10 +54,6 @@ _BEGINS = sum(
     if kind == SPACE or (state != SPACE and kind not in (MARK, state))
 )
 
-PAGE = 16  # code points that are looked up together
-LONGEST = 256  # characters in a chunk; merging is quadratic, so longer chunks are left to `tokenizers`
-WINDOW = 4096  # characters to normalise and cut before making pieces
-_END = -(2**31)  # terminates each spelling
 _EMPTY = -1
 _NEVER = 2**31 - 1  # the rank of a pair that does not merge
 SEED, _SPREAD, _HALF = U(0x243F6A8885A308D3), U(0x9E3779B97F4A7C15), U(32)
@@ -63,7 +67,7 @@ class Tables(NamedTuple):
     expansions: Longs
     composites: Longs  # hash set of first << 32 | second, for the pairs of code points that compose
     words: Longs  # hash table of the pieces that their own characters are encoded as: see `hash_words`
-    spellings: Ints  # the characters of every piece, each terminated by _END
+    spellings: Ints  # the characters of every piece, each terminated by END
     bytes: Ints  # byte -> id
     merges: Longs  # BPE: hash table of left id << 42 | right id << 21 | rank
     merged: Ints  # BPE: rank -> id
@@ -71,13 +75,6 @@ class Tables(NamedTuple):
     scores: Floats  # unigram: id -> score
     unknown: float  # unigram: score of a character without a piece
     reach: int  # unigram: characters in the longest piece
-
-
-def entry(
-    value: int, kind: int, many: int = 0, join: int = FREE, whole: bool = False, ccc: int = 0, last_ccc: int = 0
-) -> int:
-    bits = kind << _KIND | many << _MANY | join << _JOIN | whole << _WHOLE | (ccc == 0) << _STARTER
-    return bits | ccc << _CLASS | last_ccc << _LAST_CLASS | value & 0xFFFFFFFF
 
 
 # Hash tables: open addressing, a power of two of slots, at most half of them used.
@@ -151,23 +148,10 @@ def find(values, start, stop, key, words, spellings):
             at = 0
             while at < size and spellings[U(place + at)] == values[U(start + at)]:
                 at += 1
-            if at == size and spellings[U(place + size)] == _END:
+            if at == size and spellings[U(place + size)] == END:
                 return words[U(slot), 1] & 0xFFFFFFFF
         slot = (slot + 1) & (len(words) - 1)
     return np.int64(-1)
-
-
-def spell_out(pieces: Sequence[str], value: Callable[[str], int]) -> tuple[Ints, Longs, Longs]:
-    """Return the character values of all pieces, and where each piece begins and how long it is."""
-    sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    codes = np.frombuffer("".join(pieces).encode("utf-32-le"), np.int32)
-    used, where = np.unique(codes, return_inverse=True)
-    values = np.array([value(chr(code)) for code in used.tolist()], np.int32)
-    begins = np.cumsum(sizes) - sizes
-    starts = begins + np.arange(len(sizes))
-    spellings = np.full(len(codes) + len(sizes), _END, np.int32)
-    spellings[np.arange(len(codes)) + np.repeat(starts - begins, sizes)] = values[where]
-    return spellings, starts, sizes
 
 
 def slots_for(entries: int) -> int:
@@ -314,13 +298,13 @@ def _decode(data, at):
 @njit(cache=True, nogil=True)
 def _may_change(here, code, before, previous, composites):
     """Whether Unicode normalisation may reorder a joining code point, or compose it with the one before."""
-    ccc = here >> _CLASS & 0xFF
-    starter, whole = before >> _STARTER & 1, before >> _WHOLE & 1
-    disorder = ccc != 0 and before >> _LAST_CLASS & 0xFF > ccc
-    if here >> _JOIN & 3 == ORDERED:  # sorted in among the marks of a composed character, it does not keep them from it
+    ccc = here >> CLASS_AT & 0xFF
+    starter, whole = before >> STARTER_AT & 1, before >> WHOLE_AT & 1
+    disorder = ccc != 0 and before >> LAST_CLASS_AT & 0xFF > ccc
+    if here >> JOIN_AT & 3 == ORDERED:  # sorted in among the marks of a composed character, it keeps none from it
         return disorder and not (starter and whole)
     if not starter:  # a mark in between blocks the way to the starter, unless its class is lower
-        return ccc != 0 and before >> _CLASS & 0xFF != ccc
+        return ccc != 0 and before >> CLASS_AT & 0xFF != ccc
     if disorder or not whole:
         return True
     key = previous << 32 | code
@@ -335,7 +319,7 @@ def _may_change(here, code, before, previous, composites):
 @njit(cache=True, nogil=True)
 def _take(here, values, keys, starts, size, chunks, state, last, key):
     """Append a character without branching. White space after white space is overwritten by what follows."""
-    kind = here >> _KIND & 7
+    kind = here >> KIND_AT & 7
     value = np.int32(here)
     begins = (_BEGINS >> (state << 3 | kind) & 1) | np.int64((kind == OTHER) & (state == OTHER) & (value != last))
     kept = np.int64((kind | state) != SPACE)
@@ -377,13 +361,13 @@ def _read(data, at, stop, code, before, tables, window, missing):
                 fine = False
                 continue
             here = entries[U(page * PAGE + code % PAGE)]
-            if here >> _JOIN & 3 and _may_change(here, code, before, previous, composites):
+            if here >> JOIN_AT & 3 and _may_change(here, code, before, previous, composites):
                 fine = False
-            if here >> _KIND & 7 >= MANY:
-                fine &= here >> _KIND & 7 == MANY
+            if here >> KIND_AT & 7 >= MANY:
+                fine &= here >> KIND_AT & 7 == MANY
                 before = here
                 place = here & 0xFFFFFFFF
-                for each in expansions[place : place + (here >> _MANY & 31)]:
+                for each in expansions[place : place + (here >> MANY_AT & 31)]:
                     size, chunks, state, last, key = _take(each, values, keys, starts, size, chunks, state, last, key)
                 continue
         before = here

@@ -12,7 +12,16 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from banyan.errors import BanyanError
 from banyan.support import threads as pool
-from banyan.tokenizer.rules import BLOCK, BLOCK_CHARACTERS, BYTES, START, assemble, make_fast, pair_of, utf8
+from banyan.tokenizer.rules import (
+    BLOCK,
+    BLOCK_CHARACTERS,
+    BYTES,
+    START,
+    assemble,
+    make_fast,
+    pair_of,
+    without_surrogates,
+)
 
 COVERAGE = 0.9995  # the share of the text that the alphabet covers
 FEW = 256  # the alphabet has at least this many characters, if there are so many
@@ -60,11 +69,10 @@ def _count(texts: Iterable[str], settings: tuple[bool, bool]) -> dict[str, int]:
     blank = assemble(models.BPE(), *settings)
 
     def count(block: list[str], first: int) -> tuple[list[str], list[int]]:
-        encoded = utf8(block, first)
-        points, lengths = fast.encode(encoded, whole=True)
+        points, lengths = fast.encode(block, first, whole=True)
         distinct, counts = tally(points)
         chunks = distinct.tobytes().decode("utf-32").split("\n")[:-1]
-        odd = [encoded[text].decode() for text in np.flatnonzero(lengths < 0)]
+        odd = [without_surrogates(block[text]) for text in np.flatnonzero(lengths < 0)]
         odd = [blank.normalizer.normalize_str(text) for text in odd]
         rest = [chunk for text in odd for chunk, _ in blank.pre_tokenizer.pre_tokenize_str(text)]
         return chunks + rest, counts.tolist() + [1] * len(rest)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
-
-if TYPE_CHECKING:
-    from banyan.tokenizer.lookup import Fast
 
 START = "▁"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -58,47 +54,21 @@ def decoder() -> decoders.Decoder:
     )
 
 
-def settings_of(state: dict[str, Any]) -> tuple[bool, bool] | None:
-    """Return (lowercase, zero_digits) if a tokenizer works exactly like ours, else None."""
-    if state["added_tokens"] or state["post_processor"] or not _is_plain(state["model"]):
-        return None
-    for lowercase in (False, True):
-        for zero_digits in (False, True):
-            ours = json.loads(assemble(models.BPE(), lowercase, zero_digits).to_str())
-            if all(state[part] == ours[part] for part in ("normalizer", "pre_tokenizer")):
-                return lowercase, zero_digits
-    return None
-
-
-def _is_plain(model: dict[str, Any]) -> bool:
-    """Whether a model is BPE or unigram with byte fallback and no unusual options."""
-    if model["type"] == "BPE":
-        options = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
-        plain = not any(model.get(option) for option in options)
-        pieces = sorted(model["vocab"], key=model["vocab"].get)
-        plain &= [model["vocab"][piece] for piece in pieces] == list(range(len(pieces)))
-        plain &= len(model["merges"]) < LARGEST
-    elif model["type"] == "Unigram":
-        plain = model["unk_id"] is not None
-        pieces = [piece for piece, _ in model["vocab"]]
-    else:
-        return False
-    return plain and model["byte_fallback"] and {*BYTES} <= {*pieces} and len({*pieces}) == len(pieces) < LARGEST
-
-
-def make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Fast:
-    from banyan.tokenizer import kernels, lookup  # imported here because importing Numba is slow
+def make_fast(settings: tuple[bool, bool], pieces: Sequence[str], **model: Any) -> Any:
+    """The kernels of one of our own tokenizers, or, without pieces, those that cut text into chunks."""
+    from banyan.tokenizer import lookup, tables
 
     def marked(kind: str) -> Callable[[str], str]:
         return normalizers.Replace(Regex(kind), "_").normalize_str
 
     kinds = {
-        kernels.LETTER: marked(r"\p{L}"),
-        kernels.NUMBER: marked(r"\p{N}"),
-        kernels.MARK: marked(f"[{MARKS}]"),
-        kernels.SPACE: marked(WHITE),
+        tables.LETTER: marked(r"\p{L}"),
+        tables.NUMBER: marked(r"\p{N}"),
+        tables.MARK: marked(f"[{MARKS}]"),
+        tables.SPACE: marked(WHITE),
     }
-    return lookup.Fast(pieces, normalizers.Sequence(character_steps(*settings)).normalize_str, kinds, **model)
+    normalize = normalizers.Sequence(character_steps(*settings)).normalize_str
+    return lookup.native_or_numba(pieces, normalize, kinds, **model)
 
 
 def pair_of(merge: str | list[str]) -> tuple[str, str]:

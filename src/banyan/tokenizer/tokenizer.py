@@ -9,7 +9,7 @@ Our own tokenizers, BPE or unigram, are files of the `tokenizers` library, which
   encode     merge or split inside a chunk. A character outside the alphabet is spelt in bytes <0x00> .. <0xFF>, so
              nothing is unknown, and decoding returns the normalised text
 
-`encode` computes the same pieces in Numba (kernels.py), about thirty times faster. A tokenizer.json or SentencePiece
+`encode` computes the same pieces with kernels of its own, about thirty times faster. A tokenizer.json or SentencePiece
 model from elsewhere is left to `tokenizers`, at its speed.
 """
 
@@ -29,32 +29,27 @@ from banyan.errors import BanyanError
 from banyan.support import threads as pool
 from banyan.support.files import LARGEST_JSON, write_text
 from banyan.tokenizer.checks import check_ids, check_json, one_sentence
-from banyan.tokenizer.making import train_on
-from banyan.tokenizer.rules import (
-    BLOCK,
-    BLOCK_CHARACTERS,
-    BYTES,
-    START,
-    make_fast,
-    pair_of,
-    settings_of,
-    utf8,
-)
-from banyan.tokenizer.sentencepiece import from_sentencepiece
+from banyan.tokenizer.ours import Ours, ours
+from banyan.tokenizer.rules import BLOCK, BLOCK_CHARACTERS, BYTES, START, make_fast, utf8, without_surrogates
 
 if TYPE_CHECKING:
-    from banyan.tokenizer.lookup import Fast
-
+    from banyan.tokenizer.lookup import Fast, Native
 
 
 class Tokenizer:
     """A tokenizer.json and its use. Safe to use from several threads at once."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        check_ids(tokenizer)
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        self._tokenizers = tokenizer
+    def __init__(self, tokenizer: tokenizers.Tokenizer | str, found: Ours | None = None) -> None:
+        """found: one of our own tokenizers. Then `tokenizer` is its text, which `tokenizers` reads when needed."""
+        if isinstance(tokenizer, str):
+            self._text, self._found = tokenizer, found
+        else:
+            self._tokenizers = _checked(tokenizer)
+            self._found = ours(json.loads(self.to_json()))
+
+    @cached_property
+    def _tokenizers(self) -> tokenizers.Tokenizer:
+        return _read(self._text)
 
     @classmethod
     def train(
@@ -73,6 +68,8 @@ class Tokenizer:
         kind: bpe or unigram.
         vocab_size: by default, a size that suits the corpus, times vocab_factor. A small corpus may yield fewer pieces.
         """
+        from banyan.tokenizer.making import train_on
+
         made = train_on(texts, kind, vocab_size, vocab_factor, lowercase, zero_digits, show_progress)
         return cls(made)
 
@@ -93,6 +90,8 @@ class Tokenizer:
             raise BanyanError(f"cannot read the tokenizer {path}: {error.strerror or error}") from None
         try:
             if path.suffix == ".model":
+                from banyan.tokenizer.sentencepiece import from_sentencepiece
+
                 return cls(from_sentencepiece(content, lowercase, zero_digits))
             return cls.from_json(content.decode("utf-8", errors="replace"))
         except BanyanError as error:
@@ -101,9 +100,8 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
         """Load what `to_json` returned."""
-        check_json(text)
-        with one_sentence("this is not a tokenizer.json"):
-            return cls(tokenizers.Tokenizer.from_str(text))
+        found = ours(check_json(text))
+        return cls(text, found) if found else cls(_read(text))
 
     def to_json(self) -> str:
         """Return what `save` writes. The same tokenizer gives the same text, so it can serve as a fingerprint."""
@@ -119,6 +117,8 @@ class Tokenizer:
     @cached_property
     def pieces(self) -> list[str]:
         """id -> piece"""
+        if self._found:
+            return self._found.pieces
         vocabulary = self._tokenizers.get_vocab(with_added_tokens=True)
         pieces = [""] * (max(vocabulary.values(), default=-1) + 1)
         for piece, id in vocabulary.items():
@@ -154,19 +154,18 @@ class Tokenizer:
 
     def _encode(self, texts: Sequence[str], first: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of a block and their number per text. first: the number of texts[0], for errors."""
-        encoded = utf8(texts, first)
         if self._fast is None:
-            return self._by_the_library(encoded)
-        ids, counts = self._fast.encode(encoded)
+            return self._by_the_library([text.decode() for text in utf8(texts, first)])
+        ids, counts = self._fast.encode(texts, first)
         odd = np.flatnonzero(counts < 0)
         if not len(odd):
             return ids, counts
         from banyan.tokenizer.lookup import splice
 
-        return splice(ids, counts, odd, *self._by_the_library([encoded[text] for text in odd])), counts
+        by_the_library = self._by_the_library([without_surrogates(texts[i]) for i in odd.tolist()])
+        return splice(ids, counts, odd, *by_the_library), counts
 
-    def _by_the_library(self, encoded: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        texts = [text.decode() for text in encoded]
+    def _by_the_library(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         with one_sentence("the tokenizer cannot split a text"):
             pieces = [encoding.ids for encoding in self._tokenizers.encode_batch_fast(texts, add_special_tokens=False)]
         counts = np.array([len(ids) for ids in pieces], np.int64)
@@ -184,18 +183,30 @@ class Tokenizer:
         offsets = _apart(encoding.tokens, encoding.offsets)
         return np.array(encoding.ids, np.int32), _spans(clean, encoding.tokens, offsets)
 
+    @property
+    def splits_natively(self) -> Native | None:
+        """The native kernels that split texts, if this is one of our own tokenizers."""
+        from banyan.tokenizer.lookup import Native
+
+        return self._fast if isinstance(self._fast, Native) else None
+
     @cached_property
     def _fast(self) -> Fast | None:
         """The tables of the kernels, if this is one of our own tokenizers. Building them in two threads is harmless."""
-        state = json.loads(self.to_json())
-        settings = settings_of(state)
-        if settings is None:
-            return None
-        model = state["model"]
-        if model["type"] == "Unigram":
-            pieces, scores = zip(*model["vocab"], strict=True)
-            return make_fast(settings, pieces, scores=scores)
-        return make_fast(settings, self.pieces, merges=[pair_of(merge) for merge in model["merges"]])
+        found = self._found
+        return found and make_fast(found.settings, found.pieces, merges=found.merges, scores=found.scores)
+
+
+def _read(text: str) -> tokenizers.Tokenizer:
+    with one_sentence("this is not a tokenizer.json"):
+        return _checked(tokenizers.Tokenizer.from_str(text))
+
+
+def _checked(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    check_ids(tokenizer)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 # Texts in.

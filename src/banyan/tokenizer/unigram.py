@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from banyan.support.compiling import njit
-from banyan.tokenizer.kernels import LONGEST, SEED, Floats, Ints, Longs, extend, find, hash_words, slots_for, spell_out
+from banyan.tokenizer.kernels import SEED, extend, find, hash_words, slots_for
+from banyan.tokenizer.tables import LONGEST, Floats, Ints, Longs, spell_out
 
 FEW = 10.0  # the cost of each piece in the initial scores
 

@@ -9,10 +9,11 @@ import numpy as np
 from banyan.backends._numba.compiling import inlined, kernel, summing
 from banyan.backends._numba.functions import Gates, compose
 from banyan.backends._numba.masks import Noise, drop, leaf_key, node_key, occurrence_key
+from banyan.backends._numba.passes import up_pass
 from banyan.config import SETTINGS
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
-from banyan.model.graph import Forest, runs_of_sentences
+from banyan.model.graph import Forest, disentangled, runs_of_sentences
 from banyan.support import threads
 
 GONE = np.int64(-(2**63))  # ranks below every pair
@@ -248,7 +249,7 @@ class Encoder:
     """Computes only the roots of sentences, which is all that inference needs."""
 
     def __init__(self, embedding: np.ndarray, f: Functions, structure: str = "induced") -> None:
-        self.embedding = embedding
+        self.embedding, self.functions = embedding, f
         self.gates = Gates.of(f, embedding.shape[1], embedding.dtype)
         self.structure = _code(structure)
         self.norms = norms(embedding)
@@ -258,3 +259,16 @@ class Encoder:
         fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure)
         nothing = (np.empty((0, 2), np.int32), np.empty(0, out.dtype))
         threads.run(_induce, [(*fixed, s, e, *nothing, out) for s, e in runs_of_sentences(offsets, 8192)], n_threads)
+
+    def tree(self, tokens: np.ndarray) -> np.ndarray:
+        tokens = np.ascontiguousarray(tokens, np.int32)
+        offsets = np.array([0, len(tokens)])
+        children = np.empty((len(tokens) - 1, 2), np.int32)
+        fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure)
+        similarity, roots = np.empty(len(children), self.embedding.dtype), np.empty((0, 0), self.embedding.dtype)
+        _induce(*fixed, 0, 1, children, similarity, roots)
+        return children
+
+    def phrases(self, tokens: np.ndarray, children: np.ndarray) -> np.ndarray:
+        graph = disentangled(Forest(tokens, np.array([0, len(tokens)]), children))
+        return up_pass(graph, self.embedding[tokens], self.functions)[graph.node_of]

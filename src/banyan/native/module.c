@@ -1,0 +1,304 @@
+/* The module: functions on texts and buffers. They release the interpreter lock. */
+
+#include "objects.h"
+
+#include <string.h>
+
+/* --- Texts --- */
+
+/* Where the characters of strings are. `strings` must outlive the result. */
+static Text *texts_of(PyObject *strings) {
+    Py_ssize_t n = PyTuple_GET_SIZE(strings);
+    Text *texts = PyMem_RawMalloc((size_t)(n + 1) * sizeof *texts);
+    if (!texts) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *string = PyTuple_GET_ITEM(strings, i);
+        if (!PyUnicode_Check(string)) {
+            PyErr_Format(PyExc_TypeError, "text %zd is %s, not a string", i, Py_TYPE(string)->tp_name);
+            PyMem_RawFree(texts);
+            return NULL;
+        }
+#if PY_VERSION_HEX < 0x030C0000
+        if (PyUnicode_READY(string)) {
+            PyMem_RawFree(texts);
+            return NULL;
+        }
+#endif
+        texts[i] = (Text){PyUnicode_DATA(string), PyUnicode_GET_LENGTH(string), (int)PyUnicode_KIND(string)};
+    }
+    return texts;
+}
+
+/* split(pieces, characters, texts, missing) -> tokens, counts: the bytes of int32 [T] and int64 [n] */
+static PyObject *split(PyObject *Py_UNUSED(module), PyObject *args) {
+    PiecesObject *pieces;
+    CharactersObject *characters;
+    PyObject *given, *of_missing;
+    if (!PyArg_ParseTuple(args, "O!O!OO", PiecesType, &pieces, CharactersType, &characters, &given, &of_missing))
+        return NULL;
+    Py_buffer missing;
+    if (!get(of_missing, &missing, 1, true, "missing"))
+        return NULL;
+    PyObject *strings = PySequence_Tuple(given), *counts = NULL, *result = NULL;
+    Text *texts = strings && !refuse(missing.len != N_PAGES, "missing") ? texts_of(strings) : NULL;
+    Py_ssize_t n = texts ? PyTuple_GET_SIZE(strings) : 0;
+    Window *window = texts ? PyMem_RawCalloc(1, sizeof *window) : NULL;
+    counts = window ? PyBytes_FromStringAndSize(NULL, n * 8) : NULL;
+    bool room = window != NULL;
+    if (counts) {
+        char *out = PyBytes_AS_STRING(counts);
+        Py_BEGIN_ALLOW_THREADS;
+        for (Py_ssize_t i = 0; i < n && room; i++) {
+            int64_t found = split_text(&texts[i], &pieces->pieces, &characters->characters, window, missing.buf);
+            memcpy(out + 8 * i, &found, 8);
+            room = found != NO_MEMORY;
+        }
+        Py_END_ALLOW_THREADS;
+        if (room)
+            result = Py_BuildValue("y#O", window->tokens ? (char *)window->tokens : "", (Py_ssize_t)(window->n_tokens * 4), counts);
+    }
+    if (!result && !PyErr_Occurred())
+        PyErr_NoMemory();
+    if (window)
+        free(window->tokens);
+    PyMem_RawFree(window), PyMem_RawFree(texts);
+    Py_XDECREF(counts), Py_XDECREF(strings);
+    PyBuffer_Release(&missing);
+    return result;
+}
+
+/* kept_occurrences(tokens, offsets, kept) -> the bytes of bool [T]: the k-th occurrence of a token in a text, if k is in
+   `kept` (sorted) */
+static PyObject *kept_occurrences(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *of_tokens, *of_offsets, *of_kept;
+    if (!PyArg_ParseTuple(args, "OOO", &of_tokens, &of_offsets, &of_kept))
+        return NULL;
+    int64_t size = 0, n = 0, n_kept = 0;
+    int32_t *tokens = copy_of(of_tokens, 4, &size, "tokens");
+    int64_t *offsets = tokens ? copy_of(of_offsets, 8, &n, "offsets") : NULL;
+    int64_t *kept = offsets ? copy_of(of_kept, 8, &n_kept, "kept") : NULL;
+    bool wrong = n < 1;
+    for (int64_t i = 0; kept && !wrong && i < n; i++)
+        wrong = offsets[i] < (i ? offsets[i - 1] : 0) || offsets[i] > size;
+    PyObject *mask = kept && !refuse(wrong, "an offset") ? PyBytes_FromStringAndSize(NULL, size) : NULL;
+    if (mask) {
+        bool room = true;
+        char *keeps = PyBytes_AS_STRING(mask);
+        Repeats repeats = {0};
+        memset(keeps, 0, (size_t)size);
+        Py_BEGIN_ALLOW_THREADS;
+        for (int64_t text = 0; text + 1 < n && room; text++) {
+            room = begin_text(&repeats, offsets[text + 1] - offsets[text]);
+            for (int64_t at = offsets[text]; room && at < offsets[text + 1]; at++)
+                keeps[at] = is_kept(next_occurrence(&repeats, (uint32_t)tokens[at]), kept, n_kept);
+        }
+        free(repeats.seen);
+        Py_END_ALLOW_THREADS;
+        if (!room) {
+            Py_CLEAR(mask);
+            PyErr_NoMemory();
+        }
+    }
+    PyMem_RawFree(tokens), PyMem_RawFree(offsets), PyMem_RawFree(kept);
+    return mask;
+}
+
+/* --- From texts to embeddings --- */
+
+typedef struct {
+    const Pieces *pieces;
+    const Characters *characters;
+    const Trees *trees;
+    const Lexical *lexical; /* or NULL */
+    int64_t columns, kept[32], n_kept;
+    float *out;
+    uint8_t *left, *missing;
+} Work;
+
+typedef struct {
+    Window window;
+    Space space;
+    Sums sums;
+    Repeats repeats;
+    int32_t *kept;
+    int64_t room;
+} Scratch;
+
+static void free_scratch(Scratch *scratch) {
+    free(scratch->window.tokens), free(scratch->repeats.seen), free(scratch->kept);
+    free_space(&scratch->space);
+    free_sums(&scratch->sums);
+    PyMem_RawFree(scratch);
+}
+
+/* Put the occurrences of tokens that count into scratch->kept. Return their number, or -1 without memory. */
+static int64_t keep(const Work *work, const int32_t *tokens, int64_t n, Scratch *scratch) {
+    if (scratch->room < n) {
+        int32_t *kept = realloc(scratch->kept, (size_t)n * 2 * sizeof *kept);
+        if (!kept)
+            return -1;
+        scratch->kept = kept;
+        scratch->room = 2 * n;
+    }
+    if (!begin_text(&scratch->repeats, n))
+        return -1;
+    int64_t found = 0;
+    for (int64_t at = 0; at < n; at++) {
+        scratch->kept[found] = tokens[at];
+        found += is_kept(next_occurrence(&scratch->repeats, (uint32_t)tokens[at]), work->kept, work->n_kept);
+    }
+    return found;
+}
+
+/* False: out of memory. */
+static bool embed_text(const Work *work, const Text *text, int64_t i, Scratch *scratch) {
+    const Trees *trees = work->trees;
+    Window *window = &scratch->window;
+    float *row = work->out + i * work->columns;
+    window->n_tokens = 0;
+    int64_t n = split_text(text, work->pieces, work->characters, window, work->missing);
+    work->left[i] = n == LEFT_OVER;
+    if (n <= 0) {
+        memset(row, 0, (size_t)work->columns * sizeof *row);
+        return n != NO_MEMORY;
+    }
+    const int32_t *leaves = window->tokens;
+    int64_t n_leaves = n;
+    if (work->n_kept) {
+        n_leaves = keep(work, window->tokens, n, scratch);
+        if (n_leaves < 0)
+            return false;
+        leaves = scratch->kept;
+    }
+    const float *root = induce(trees, leaves, n_leaves, &scratch->space, NULL);
+    if (!root)
+        return false;
+    memcpy(row, root, (size_t)trees->size * sizeof *row);
+    if (!work->lexical)
+        return true;
+    bool words = !work->lexical->table; /* all occurrences: words are counted, not tokens */
+    return put_lexical(work->lexical, words ? window->tokens : leaves, words ? n : n_leaves, &scratch->sums, row,
+                       trees->size);
+}
+
+static bool embed_all(const Work *work, const Text *texts, int64_t n) {
+    Scratch *scratch = PyMem_RawCalloc(1, sizeof *scratch);
+    bool room = scratch != NULL;
+    for (int64_t i = 0; room && i < n; i++)
+        room = embed_text(work, &texts[i], i, scratch);
+    if (scratch)
+        free_scratch(scratch);
+    return room;
+}
+
+static bool fits(const Work *work, int64_t n, Py_buffer *out, Py_buffer *left, Py_buffer *missing) {
+    int64_t n_pieces = work->pieces->n_pieces, size = work->trees->size;
+    if (work->lexical && (n_pieces > work->lexical->n_tokens || work->columns != size + work->lexical->size))
+        return false;
+    return (work->lexical || work->columns == size) && n_pieces <= work->trees->n_tokens && left->len == n &&
+           missing->len == N_PAGES && count(out) == n * work->columns;
+}
+
+static bool take_kept(Work *work, PyObject *of_kept) {
+    int64_t *kept = copy_of(of_kept, 8, &work->n_kept, "kept");
+    bool fine = kept && !refuse(work->n_kept > 32, "the number of kept occurrences");
+    if (fine)
+        memcpy(work->kept, kept, (size_t)work->n_kept * sizeof *kept);
+    PyMem_RawFree(kept);
+    return fine;
+}
+
+/* embed(pieces, characters, trees, lexical or None, columns, kept, texts, out, left, missing): the embeddings of texts go
+   to `out` [n, columns]. `left` [n] says which texts could not be split, `missing` which pages of characters were
+   missing. */
+static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *pieces, *characters, *trees, *lexical, *kept, *given;
+    PyObject *arrays[3];
+    long long columns;
+    if (!PyArg_ParseTuple(args, "O!O!O!OLOOOOO", PiecesType, &pieces, CharactersType, &characters, TreesType, &trees,
+                          &lexical, &columns, &kept, &given, &arrays[0], &arrays[1], &arrays[2]))
+        return NULL;
+    if (lexical != Py_None && !PyObject_TypeCheck(lexical, LexicalType)) {
+        PyErr_SetString(PyExc_TypeError, "lexical must be a Lexical or None");
+        return NULL;
+    }
+    Work work = {
+        .pieces = &((PiecesObject *)pieces)->pieces,
+        .characters = &((CharactersObject *)characters)->characters,
+        .trees = &((TreesObject *)trees)->trees,
+        .lexical = lexical == Py_None ? NULL : &((LexicalObject *)lexical)->lexical,
+        .columns = columns,
+    };
+    Py_buffer views[3] = {{0}};
+    PyObject *strings = take_kept(&work, kept) ? PySequence_Tuple(given) : NULL;
+    Text *texts = strings ? texts_of(strings) : NULL;
+    bool fine = texts && get(arrays[0], &views[0], 4, true, "out") && get(arrays[1], &views[1], 1, true, "left") &&
+                get(arrays[2], &views[2], 1, true, "missing");
+    int64_t n = fine ? PyTuple_GET_SIZE(strings) : 0;
+    fine = fine && !refuse(!fits(&work, n, &views[0], &views[1], &views[2]), "the shape of a weight or of the result");
+    if (fine) {
+        work.out = views[0].buf, work.left = views[1].buf, work.missing = views[2].buf;
+        Py_BEGIN_ALLOW_THREADS;
+        fine = embed_all(&work, texts, n);
+        Py_END_ALLOW_THREADS;
+        if (!fine)
+            PyErr_NoMemory();
+    }
+    for (int i = 0; i < 3; i++)
+        if (views[i].obj)
+            PyBuffer_Release(&views[i]);
+    PyMem_RawFree(texts);
+    Py_XDECREF(strings);
+    return fine ? Py_NewRef(Py_None) : NULL;
+}
+
+/* --- The module --- */
+
+/* use(instructions): compute with this instruction set; for tests, while nothing else computes. */
+static PyObject *use(PyObject *Py_UNUSED(module), PyObject *name) {
+    const Vectors *found[3];
+    for (int i = vectors_here(found) - 1; i >= 0; i--)
+        if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, found[i]->name) == 0) {
+            vectors = found[i];
+            return Py_NewRef(Py_None);
+        }
+    PyErr_SetString(PyExc_ValueError, "this machine does not have these instructions");
+    return NULL;
+}
+
+static PyObject *instructions(void) {
+    const Vectors *found[3];
+    int n = vectors_here(found);
+    PyObject *names = PyTuple_New(n);
+    vectors = found[n - 1];
+    for (int i = 0; names && i < n; i++)
+        PyTuple_SET_ITEM(names, i, PyUnicode_FromString(found[i]->name));
+    return names;
+}
+
+static PyMethodDef functions[] = {
+    {"embed", embed, METH_VARARGS, NULL},
+    {"split", split, METH_VARARGS, NULL},
+    {"kept_occurrences", kept_occurrences, METH_VARARGS, NULL},
+    {"use", use, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL, -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernels(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    PyObject *names = instructions();
+    if (names && make_types(module) && PyModule_AddObjectRef(module, "INSTRUCTIONS", names) == 0) {
+        Py_DECREF(names);
+        return module;
+    }
+    Py_XDECREF(names);
+    Py_DECREF(module);
+    return NULL;
+}

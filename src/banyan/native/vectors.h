@@ -1,0 +1,154 @@
+/* The loops over columns. vectors.c includes this file once for each instruction set, with
+
+     NAME(f)   the name of f for the instruction set
+     TARGET    the attribute that selects it
+     W         floats in a register
+
+   A sum is split into LANES sums, and these are added in a fixed order: the bits do not depend on W. */
+
+typedef float NAME(V) __attribute__((vector_size(4 * W), aligned(4), may_alias));
+
+#define V NAME(V)
+#define R (LANES / W)
+#define AT(p) (*(const V *)(p))
+#define EACH _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)
+
+/* The sum of the lanes: halves are added until one is left. */
+static inline TARGET float NAME(fold)(const V *sums, const float *a, const float *b, int64_t size) {
+    float lanes[LANES] __attribute__((aligned(64)));
+    EACH *(V *)(lanes + r * W) = sums[r];
+    for (int64_t tail = size % LANES, i = 0; i < tail; i++)
+        lanes[i] += a[size - tail + i] * b[size - tail + i];
+    typedef float Half __attribute__((vector_size(64)));
+    typedef float Quarter __attribute__((vector_size(32)));
+    typedef float Eighth __attribute__((vector_size(16)));
+    Half half = *(Half *)lanes + *(Half *)(lanes + 16);
+    *(Half *)lanes = half;
+    Quarter quarter = *(Quarter *)lanes + *(Quarter *)(lanes + 8);
+    *(Quarter *)lanes = quarter;
+    Eighth eighth = *(Eighth *)lanes + *(Eighth *)(lanes + 4);
+    return (eighth[0] + eighth[2]) + (eighth[1] + eighth[3]);
+}
+
+static TARGET float NAME(dot)(const float *a, const float *b, int64_t size) {
+    V sums[R];
+    EACH sums[r] = (V){0};
+    for (int64_t j = 0; j + LANES <= size; j += LANES)
+        EACH sums[r] += AT(a + j + r * W) * AT(b + j + r * W);
+    return NAME(fold)(sums, a, b, size);
+}
+
+/* Equation 3 and the sums of the next comparisons, in one sweep. `out` may be `a` or `b`. If the gates repeat within a
+   register, they stay there. */
+static inline __attribute__((always_inline)) TARGET void NAME(sweep)(
+    float *out, const float *a, const float *b, const float *before, const float *after, const Gates *gates,
+    int64_t size, float sums[3], bool constant, bool composed) {
+    const float *left = gates->left, *right = gates->right, *bias = gates->bias;
+    V square[R], with_before[R], with_after[R], l, r_, c;
+    EACH square[r] = with_before[r] = with_after[r] = (V){0};
+    l = r_ = c = (V){0};
+    if (constant)
+        l = AT(left), r_ = AT(right), c = AT(bias);
+    int64_t j = 0;
+    for (; j + LANES <= size; j += LANES)
+        EACH {
+            int64_t at = j + r * W;
+            V parent;
+            if (composed)
+                parent = AT(a + at);
+            else if (constant)
+                parent = AT(a + at) * l + AT(b + at) * r_ + c;
+            else
+                parent = AT(a + at) * AT(left + at) + AT(b + at) * AT(right + at) + AT(bias + at);
+            *(V *)(out + at) = parent;
+            square[r] += parent * parent;
+            with_before[r] += AT(before + at) * parent;
+            with_after[r] += AT(after + at) * parent;
+        }
+    for (; j < size; j++)
+        out[j] = composed ? a[j] : a[j] * left[j] + b[j] * right[j] + bias[j];
+    sums[0] = NAME(fold)(square, out, out, size);
+    sums[1] = NAME(fold)(with_before, before, out, size);
+    sums[2] = NAME(fold)(with_after, after, out, size);
+}
+
+static TARGET void NAME(multiply)(float *out, const float *row, const float *matrix, int64_t size, int64_t U) {
+    for (int64_t u = 0; u < U; u++)
+        for (int64_t start = 0; start < size; start += U)
+            for (int64_t v = 0; v < U; v++)
+                out[start + v] += row[start + u] * matrix[u * U + v];
+}
+
+/* Equation 1 or 3. With linear gates, `out` must be neither `a` nor `b`. */
+static TARGET void NAME(compose)(float *out, const float *a, const float *b, const Gates *gates, int64_t size) {
+    if (!gates->linear) {
+        for (int64_t j = 0; j < size; j++)
+            out[j] = a[j] * gates->left[j] + b[j] * gates->right[j] + gates->bias[j];
+        return;
+    }
+    for (int64_t j = 0; j < size; j++)
+        out[j] = gates->bias[j];
+    NAME(multiply)(out, a, gates->left, size, gates->width);
+    NAME(multiply)(out, b, gates->right, size, gates->width);
+}
+
+static TARGET void NAME(merge)(float *out, const float *a, const float *b, const float *before, const float *after,
+                               const Gates *gates, int64_t size, float sums[3]) {
+    if (gates->linear) /* `out` is composed already */
+        NAME(sweep)(out, out, out, before, after, gates, size, sums, false, true);
+    else if (W % gates->width == 0 && size >= W)
+        NAME(sweep)(out, a, b, before, after, gates, size, sums, true, false);
+    else
+        NAME(sweep)(out, a, b, before, after, gates, size, sums, false, false);
+}
+
+/* --- Lexical dimensions --- */
+
+static TARGET void NAME(add_sketch)(int32_t *sums, const int8_t *sketch, int64_t size) {
+    for (int64_t i = 0; i < size; i++)
+        sums[i] += sketch[i];
+}
+
+/* The Walsh-Hadamard transform of each block of columns, in place. */
+static TARGET void NAME(rotate)(float *row, int64_t columns, int64_t block) {
+    for (int64_t size = columns / block; size < columns; size *= 2)
+        for (int64_t start = 0; start < columns; start += 2 * size) {
+            float *first = row + start, *second = row + start + size;
+            _Pragma("GCC ivdep") for (int64_t i = 0; i < size; i++) {
+                float a = first[i], b = second[i];
+                first[i] = a + b;
+                second[i] = a - b;
+            }
+        }
+}
+
+static TARGET void NAME(scale)(float *part, int64_t size, double length) {
+    enum { D = 16 };
+    double sums[D] = {0}, square = 0;
+    for (int64_t j = 0; j < size; j += D) {
+        int64_t n = size - j < D ? size - j : D;
+        if (n == D)
+            for (int i = 0; i < D; i++)
+                sums[i] += (double)part[j + i] * part[j + i];
+        else
+            for (int64_t i = 0; i < n; i++)
+                sums[i] += (double)part[j + i] * part[j + i];
+    }
+    for (int i = 0; i < D; i++)
+        square += sums[i];
+    float factor = square > 1e-60 ? (float)(length / __builtin_sqrt(square)) : 0;
+    for (int64_t j = 0; j < size; j++)
+        part[j] *= factor;
+}
+
+static const Vectors NAME(all) = {
+    NAME(label), NAME(dot), NAME(merge), NAME(compose), NAME(add_sketch), NAME(rotate), NAME(scale),
+};
+
+#undef V
+#undef R
+#undef AT
+#undef EACH
+#undef NAME
+#undef TARGET
+#undef W
