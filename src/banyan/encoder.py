@@ -62,6 +62,7 @@ class Banyan:
     ) -> None:
         self.folder: Path | None = None  # where it was loaded from
         self.taught_by: dict[str, Any] | None = None  # its teacher, if it had one: the content of taught_by.json
+        self.device = device
         self.config = config
         self.tokenizer = tokenizer
         self.weights = weights
@@ -145,6 +146,14 @@ class Banyan:
         from banyan.integrations import hub
 
         return hub.push(self, name, **how)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """What a copy is made from. It chooses its own kernels, because it may be on another machine."""
+        return self.config, self.tokenizer, self.weights, self.device, self.folder, self.taught_by
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state[:4])  # type: ignore[misc]
+        self.folder, self.taught_by = state[4:]
 
     @property
     def dim(self) -> int:
