@@ -8,4 +8,5 @@ twice     two processes on one target
 numbers   training with absurd settings
 bombs     compressed bombs, endless lines, odd names
 serving   a server under load, slow heads, large bodies, stops
+shards    kills of workers, drivers and Ray while Parquet files are encoded
 """

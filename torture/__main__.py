@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from torture.campaign import Outcome, Plan
 
-CAMPAIGNS = ("folders", "strings", "faults", "twice", "numbers", "bombs", "serving")
+CAMPAIGNS = ("folders", "strings", "faults", "twice", "numbers", "bombs", "serving", "shards")
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
@@ -26,27 +27,36 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the figures into docs/reliability.md")
     options = parser.parse_args()
     os.environ["BANYAN_PATIENCE"] = "inf"  # an error must be the only line
-    rows, failed = [], 0
+    rows, failed = {name: f"| {name} | 0 | 0 | not run | |" for name in CAMPAIGNS}, 0
     for name in options.campaigns or CAMPAIGNS:
         campaign = importlib.import_module(f"torture.{name}")
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="torture-") as work:
+        with tempfile.TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True) as work:
             outcome: Outcome = campaign.run(Plan(Path(work), options.seed, options.long))
         minutes = (time.monotonic() - started) / 60
         print(f"{campaign.TITLE}: seed {options.seed}, {minutes:.1f} minutes", *outcome.lines(), sep="\n", flush=True)
-        tried = sum(outcome.tried.values())
-        rows.append(f"| {campaign.TITLE} | {tried:,} | {len(outcome.failed):,} | {'; '.join(outcome.not_tried)} |")
+        rows[name] = _row(campaign.TITLE, outcome, minutes)
         failed += len(outcome.failed)
-    if options.write:
-        _write(rows, options)
+        if options.write:  # after each campaign: what is cut short keeps what it has
+            _write(list(rows.values()), options)
     return 1 if failed else 0
+
+
+def _row(title: str, outcome: Outcome, minutes: float) -> str:
+    parts: Counter[str] = Counter()
+    for kind, count in outcome.tried.items():
+        parts[kind.partition(",")[0]] += count
+    told = [*(f"{kind} {count:,}" for kind, count in parts.items()), *(f"{name} {n}" for name, n in outcome.figures)]
+    told += [f"not tried: {reason}" for reason in outcome.not_tried]
+    return f"| {title} | {parts.total():,} | {len(outcome.failed):,} | {'; '.join(told)} | {minutes:.0f} |"
 
 
 def _write(rows: list[str], options: argparse.Namespace) -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     form = "the long form" if options.long else "the form that takes an hour"
-    head = f"`python -m torture --write`, {form}, seed {options.seed}, commit {commit}:\n\n"
-    table = "\n".join(["| campaign | tried | failed | not tried |", "|---|---|---|---|", *rows])
+    cores = os.cpu_count()
+    head = f"`python -m torture --write`, {form}, seed {options.seed}, commit {commit}, {cores} cores:\n\n"
+    table = "\n".join(["| campaign | tried | failed | of these | minutes |", "|---|---|---|---|---|", *rows])
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     PAGE.write_text(f"{before}{BEGIN}\n{head}{table}\n{END}{after}", encoding="utf-8")

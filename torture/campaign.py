@@ -32,6 +32,7 @@ class Outcome:
     tried: Counter[str] = field(default_factory=Counter)  # by kind
     failed: list[str] = field(default_factory=list)
     not_tried: list[str] = field(default_factory=list)
+    figures: list[tuple[str, str]] = field(default_factory=list)  # measured beside: name, value
 
     def count(self, kind: str, problem: str | None = None) -> None:
         self.tried[kind] += 1
@@ -42,4 +43,5 @@ class Outcome:
     def lines(self) -> Iterator[str]:
         yield f"tried {sum(self.tried.values()):,}, failed {len(self.failed):,}"
         yield from (f"  {kind}: {count:,}" for kind, count in sorted(self.tried.items()))
+        yield from (f"  {name}: {value}" for name, value in self.figures)
         yield from (f"  NOT TRIED {reason}" for reason in self.not_tried)

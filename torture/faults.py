@@ -49,6 +49,12 @@ COMMANDS = {
         ("--resume",),
         compared=_MODEL,
     ),
+    "classify": Command(
+        lambda inputs, out: ["classify", "train", str(inputs / "model"), str(inputs / "labelled.tsv"),
+                             "--out", str(out), "--epochs", "1", "--checkpoint-every", "0", "--quiet"],
+        ("--resume",),
+        compared=(*_MODEL, "classifier.safetensors", "classifier.json"),
+    ),
     "encode": Command(
         lambda inputs, out: ["encode", str(inputs / "model"), str(inputs / "corpus.txt"), "-o", str(out), "--quiet"],
         ("--resume",),
@@ -207,6 +213,7 @@ def inputs(folder: Path) -> None:
     lines = [" ".join(rng.choice(words, rng.integers(4, 12))) for _ in range(600)]
     (folder / "corpus.txt").write_text("\n".join(lines) + "\n")
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(lines[::2], lines[1::2], strict=True)))
+    (folder / "labelled.tsv").write_text("text\tlabel\n" + "".join(f"{a}\t{'cat' in a}\n" for a in lines))
     next(path for path in models(folder) if path.name == "words").rename(folder / "model")
 
 

@@ -1,12 +1,14 @@
 """Model folders with a few values, bytes or files changed. Each must load and work, or be refused in one sentence.
 
 A model that loads must give finite vectors, the same alone and in a batch. A worker process tries one folder after
-another under a ceiling of memory; a folder that takes it too long, or kills it, has failed.
+another under a ceiling of memory; a folder that takes it too long, or kills it, has failed. A second worker tries them
+with Numba's kernels compiled to check every index.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import select
 import shutil
@@ -239,16 +241,18 @@ def _worker() -> None:
 class Worker:
     """A process that examines folders, and is replaced when it dies."""
 
-    def __init__(self, good: list[Path]) -> None:
-        self.good = good
+    def __init__(self, good: list[Path], **environment: str) -> None:
+        self.good, self.environment = good, os.environ | environment
         self._start()
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "torture.folders"]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self._asked("\t".join(map(str, self.good)), 300) == "ready"
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=self.environment,
+        )  # fmt: skip
+        found = self._asked("\t".join(map(str, self.good)), 900)  # it may compile
+        assert found == "ready", found
 
     def _asked(self, line: str, seconds: float) -> str:
         assert self.process.stdin
@@ -276,20 +280,25 @@ class Worker:
 
 def run(plan: Plan) -> Outcome:
     good = models(plan.work / "good")
-    outcome, worker = Outcome(), Worker(good)
-    case = plan.work / "case"
+    outcome, case = Outcome(), plan.work / "case"
+    cache = str(plan.work / "numba")  # of its own: Numba's cache does not know whether kernels check indices
+    workers = {
+        "": Worker(good),
+        ", indices checked": Worker(good, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=cache, BANYAN_KERNELS="numba"),
+    }
     for number in plan.cases(2_000, 100_000):
         rng = plan.rng("folders", number)
         base = rng.choice(good)
         shutil.rmtree(case, ignore_errors=True)
         shutil.copytree(base, case)
         what = mutate(case, rng)
-        found = worker.examine(case)
-        failed = found.startswith("FAILED")
-        outcome.count(
-            "loaded or refused" if failed else found, f"case {number}, {base.name}, {what}: {found}" if failed else None
-        )
-    worker.close()
+        for how, worker in workers.items():
+            found = worker.examine(case)
+            failed = found.startswith("FAILED")
+            problem = f"case {number}, {base.name}, {what}: {found}" if failed else None
+            outcome.count(("loaded or refused" if failed else found) + how, problem)
+    for worker in workers.values():
+        worker.close()
     return outcome
 
 

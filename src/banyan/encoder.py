@@ -117,8 +117,9 @@ class Banyan:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         write_teacher(folder, self.taught_by)
-        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY))
-        files.write_text(folder / SETTINGS, self.config.to_json())
+        settings = self.config.to_json()
+        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY), {SETTINGS: settings})
+        files.write_text(folder / SETTINGS, settings)
 
     def tune(self, examples: Any, out: str | Path, **how: Any) -> Banyan:
         """Tune the model on texts that belong together, write the tuned model to the folder `out`, and return it.

@@ -171,6 +171,21 @@ def test_a_run_ended_by_sigkill_is_resumed_to_the_same_bits(base, tmp_path, bany
     assert not list((tmp_path / "killed").rglob("*.tmp"))
 
 
+def test_a_full_disk_ends_a_run_in_one_sentence_and_it_is_resumed(base, tmp_path):
+    resource, options = pytest.importorskip("resource"), {"epochs": 2, "checkpoint_seconds": 0, "quiet": True}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(BanyanError, match=r"^cannot write .*: File too large; there is no earlier checkpoint$"):
+            train_classifier(base, texts(300), tmp_path / "out", **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    train_classifier(base, texts(300), tmp_path / "out", resume=True, **options)
+    train_classifier(base, texts(300), tmp_path / "whole", **options)
+    for name in (WEIGHTS, "classifier.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes(), name
+
+
 def test_a_finished_classifier_is_not_overwritten_unless_asked(base, trained):
     with pytest.raises(BanyanError, match="--overwrite"):
         train_classifier(base, texts(50), trained, quiet=True)

@@ -60,6 +60,15 @@ def test_predict_has_the_limits_of_the_other_routes(classifier):
     ):
         assert predicted(app, inputs)[0] == status, inputs
     assert predicted(app, "a cat " * 9, truncate=True)[0] == 200
+    assert predicted(app, "a" * 100_000, truncate=True)[0] == 200
+
+
+def test_the_answer_of_predict_has_a_limit(classifier, monkeypatch):
+    app = served(classifier, answer=1000)
+    assert predicted(app, "a cat")[0] == 200
+    monkeypatch.setattr(Classifier, "scores_of_tokens", lambda *_: pytest.fail("it was computed"))
+    status, told = predicted(app, ["a cat"] * 20)
+    assert (status, "the answer would have about" in told["error"]) == (413, True)
 
 
 def test_predict_is_described_and_only_there_with_a_classifier(classifier, model):

@@ -250,6 +250,7 @@ def test_answers_have_a_limit(model):
         "/v1/embeddings": {"input": ["cat"] * 200},
         "/parse": {"inputs": ["the cat sat on the mat"] * 20, "embeddings": True},
         "/decode": {"ids": [[300] * 8000] * 10},
+        "/tokenize": {"inputs": ["the cat sat on the mat"] * 200},
     }.items():
         status, _, told = ask(app, path, body)
         assert (status, b"the answer would have about" in told) == (400 if "v1" in path else 413, True), path

@@ -1,14 +1,32 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from banyan.errors import BanyanError
 from banyan.support import files
+
+
+def test_a_full_disk_under_safetensors_is_an_error_of_the_disk_and_keeps_the_old_file(tmp_path):
+    resource, path = pytest.importorskip("resource"), tmp_path / "arrays.safetensors"
+    path.write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as found, files.atomic(path) as temporary:
+            save_file({"a": np.zeros(10_000)}, temporary)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (found.value.errno, found.value.filename) == (errno.EFBIG, str(path))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_held_folder_is_refused_to_others_and_removed_if_nothing_came_to_be_in_it(tmp_path):

@@ -88,7 +88,7 @@ class Classifier:
             "table": self.head.table[bucket],
             "idf": self.vocabulary.idf[bucket],
         }
-        with files.atomic(folder / HEAD) as temporary:
+        with files.reported(folder / HEAD), files.atomic(folder / HEAD) as temporary:
             save_file(arrays, temporary, metadata={"banyan": json.dumps({"format": FORMAT})})
         about = {
             "format": FORMAT,
@@ -101,9 +101,10 @@ class Classifier:
             "offset": self.calibration.offset,
             **self.about,
         }
-        known = checksums.read(folder / checksums.SUMS)
-        checksums.record(folder / checksums.SUMS, {**known, HEAD: checksums.digest(folder / HEAD)})
-        files.write_text(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        told = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+        own = {HEAD: checksums.digest(folder / HEAD), ABOUT: checksums.of_text(told)}
+        checksums.record(folder / checksums.SUMS, {**checksums.read(folder / checksums.SUMS), **own})
+        files.write_text(folder / ABOUT, told)
 
     # --- Predictions -------------------------------------------------------------------------------------------------
 

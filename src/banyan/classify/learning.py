@@ -192,7 +192,8 @@ class Learner:
 
         groups = {"learned": self.learned, "memory": self.memory, "best": self.best}
         arrays = {f"{group}/{name}": array for group, named in groups.items() for name, array in named.items()}
-        with files.atomic(path) as temporary:
+        kept = "the last good checkpoint is kept" if path.exists() else "there is no earlier checkpoint"
+        with files.reported(path, kept), files.atomic(path) as temporary:
             save_file(arrays, temporary, metadata={"progress": json.dumps(asdict(self.progress))})
 
     def load(self, path: Path) -> None:

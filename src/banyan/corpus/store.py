@@ -321,8 +321,9 @@ def _finish(folder: Path, corpus: Text, dtype: np.dtype, done: _Progress) -> Non
         **({"paragraphs": done.paragraphs} if done.whole else {}),
         "report": report.to_dict(),
     }
-    checksums.write(folder, (_TOKENS, _OFFSETS, _PARAGRAPHS))
-    files.write_text(folder / _META, json.dumps(meta, indent=2) + "\n")
+    text = json.dumps(meta, indent=2) + "\n"
+    checksums.write(folder, (_TOKENS, _OFFSETS, _PARAGRAPHS), {_META: text})
+    files.write_text(folder / _META, text)
     (folder / _PROGRESS).unlink(missing_ok=True)
 
 

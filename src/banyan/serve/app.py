@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from banyan.errors import BanyanError
-from banyan.serve import jobs, log, openapi
+from banyan.serve import inputs, jobs, log, openapi
 from banyan.serve.refusal import (
     BROKEN,
     BUSY,
@@ -135,7 +135,11 @@ class App:
         return methods[method]
 
     async def _post(self, route: Route, scope: dict[str, Any], receive: Receive) -> Answer:
-        body = await self._body(scope["headers"], receive)
+        answer = await self._handled(route, await self._body(scope["headers"], receive))
+        inputs.check_answer(len(answer.body), self.service.limits)  # what the handler could not estimate
+        return answer
+
+    async def _handled(self, route: Route, body: bytes) -> Answer:
         service, batcher = self.service, self.batcher  # one model from here to the end, whatever is loaded meanwhile
         if len(body) <= route.inline:
             found = route.handler(service, _json(body))

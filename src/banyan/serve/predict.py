@@ -30,6 +30,7 @@ from banyan.serve.schema import (
 from banyan.serve.service import Answer, Service
 from banyan.serve.tei import TRUNCATION, truncation
 
+_SCORE_BYTES = 45  # of a label's score in JSON, at most, with the names of the fields
 _PAIRS = "inputs must be a pair of strings, or a list of pairs: this classifier compares two texts"
 
 
@@ -40,9 +41,11 @@ def predict(service: Service, body: Any) -> Answer:
     body = fields(body)
     raw, cut = field(body, "raw_scores", bool, False), truncation(body)
     texts, one = _texts(body.get("inputs"), classifier.pair, service)
-    batch = inputs.ragged(texts, "inputs", service.model, service.limits)
+    batch = inputs.ragged(texts, "inputs", service.model, service.limits, cut)
     batch = inputs.within(batch, "inputs", service.limits, cut)
     rows, step = Ragged(batch.tokens.astype(np.int32, copy=False), batch.offsets), 1 + classifier.pair
+    labels = sum(len(orjson.dumps(label)) + _SCORE_BYTES for label in classifier.classes)
+    inputs.check_answer(len(rows) // step * labels, service.limits)
     columns = tuple(rows.take(np.arange(first, len(rows), step)) for first in range(step))
     scores = classifier.scores_of_tokens(columns)
     found = _ranked(classifier, scores if raw else probabilities(scores, classifier.several))

@@ -33,6 +33,7 @@ from banyan.tokenizer.rules import without_surrogates
 
 DIRECTIONS = ("Right", "Left")
 TRUNCATION: Schema = {"truncate": optional(BOOLEAN), "truncation_direction": one_of(DIRECTIONS)}
+_TOKEN_BYTES = 60  # of a token in the answer of /tokenize, at least
 _EXAMPLE = {"inputs": "The cat sat on the mat."}
 
 
@@ -90,6 +91,7 @@ def tokenize(service: Service, body: Any) -> Answer:
     texts = inputs.texts(body.get("inputs"), "inputs", service.limits)
     batch = inputs.ragged(texts, "inputs", service.model, service.limits)
     inputs.within(batch, "inputs", service.limits)
+    inputs.check_answer(len(batch.tokens) * _TOKEN_BYTES, service.limits)
     found = [_tokens(service, without_surrogates(text)) for text in texts]
     return Answer(orjson.dumps(found), len(texts), sum(map(len, found)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from banyan.support import files
@@ -22,9 +22,18 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def write(folder: Path, names: Iterable[str]) -> None:
-    """Write the checksums of these files of a folder; those that do not exist are left out."""
-    record(folder / SUMS, {name: digest(folder / name) for name in names if (folder / name).is_file()})
+def of_text(text: str) -> str:
+    """Return the SHA-256 of a text that will be written in UTF-8, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write(folder: Path, names: Iterable[str], later: Mapping[str, str] | None = None) -> None:
+    """Write the checksums of these files of a folder; those that do not exist are left out.
+
+    later: the texts of files that will be written."""
+    found = {name: digest(folder / name) for name in names if (folder / name).is_file()}
+    found |= {name: of_text(text) for name, text in (later or {}).items()}
+    record(folder / SUMS, found)
 
 
 def record(path: Path, digests: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -43,9 +44,19 @@ def atomic(path: str | Path) -> Iterator[Path]:
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
+    except Exception as error:
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise _failed_write(path, error) from None
     finally:
         for _ in range(2):  # a failing disk may fail once
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _failed_write(path: Path, error: Exception) -> OSError:
+    """The error of the operating system that safetensors reports as one of its own."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1])), str(path)) if number else OSError(first_line(error))
 
 
 def remove_orphans(folder: Path, name: str = "") -> None:
@@ -89,17 +100,15 @@ def reported(path: str | Path, kept: str = "") -> Iterator[None]:
     """Turn a failure to write into a BanyanError. kept: what is not lost."""
     try:
         yield
-    except Exception as error:
-        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
-            raise
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
-        reason = "the disk is full" if full else getattr(error, "strerror", None) or first_line(error)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "the disk is full" if full else error.strerror or first_line(error)
         raise BanyanError(f"cannot write {path}: {reason}{kept and '; ' + kept}") from None
 
 
 def write_text(path: str | Path, text: str) -> None:
     with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="\n")  # the checksum is of these bytes
 
 
 def read_json(path: str | Path, advice: str = "") -> Any:
