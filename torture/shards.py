@@ -25,7 +25,7 @@ from torture.faults import inputs
 
 TITLE = "kills of Parquet encoding on Ray"
 KINDS = {"worker": (12, 100), "driver": (6, 60), "raylet": (4, 40)}  # kills in the hour, and in the long form
-FILES, ROWS, GROUP = 8, 6_000, 3_000
+FILES, ROWS, WORDS = 8, 20_000, 60  # a part must take long enough to be killed in
 SECONDS = 300  # until a run counts as hanging
 _CLUSTER = """
 import sys, ray
@@ -57,7 +57,10 @@ class Place(NamedTuple):
 
     def writers(self) -> set[int]:
         """The processes that are writing a part now."""
-        found = set()
+        found: set[int] = set()
+        with suppress(FileNotFoundError):
+            if not os.listdir(self.out / "_unfinished"):
+                return found
         for link in Path("/proc").glob("[0-9]*/fd/*"):
             try:
                 if os.readlink(link).startswith(f"{self.out}/_unfinished/"):
@@ -188,10 +191,10 @@ def _write(folder: Path, rng: random.Random) -> None:
 
     folder.mkdir()
     words = "the a cat dog sat slept on mat house tree green runs slowly quickly over under".split()
-    tails = [" ".join(rng.choices(words, k=30)) for _ in range(500)]
+    tails = [" ".join(rng.choices(words, k=WORDS)) for _ in range(500)]
     for file in range(FILES):
         texts = [f"{file} {row} {tails[row % 500]}" for row in range(ROWS)]
-        pq.write_table(pa.table({"text": texts}), folder / f"{file}.parquet", row_group_size=GROUP)
+        pq.write_table(pa.table({"text": texts}), folder / f"{file}.parquet", row_group_size=ROWS // 2)
 
 
 def _wanted(place: Place) -> str:

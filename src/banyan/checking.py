@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from banyan.encoder import SETTINGS, WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.support import checksums
+from banyan.support import checksums, files
 
 if TYPE_CHECKING:
     from banyan.search.index import Index
+    from banyan.training.checkpoint import Progress
 
+METRICS, RUN = "metrics.jsonl", Path("training", "run.json")
 CHECKPOINT = Path("training", "checkpoint.safetensors")
 INDEX, ROWS = "index.json", "rows.lance"
 
@@ -70,9 +74,25 @@ def _run(folder: Path) -> Iterator[str | None]:
     work = folder / "training"
     yield from checksums.damaged(work / "store" / checksums.SUMS)
     if (folder / CHECKPOINT).exists():
-        from banyan.training import checkpoint
+        yield from _raised(lambda: _checkpoint(folder))
 
-        yield from _raised(lambda: checkpoint.verify(folder / CHECKPOINT))
+
+def _checkpoint(folder: Path) -> None:
+    from banyan.classify.learning import read_checkpoint
+    from banyan.training import checkpoint
+
+    if "classifier" in files.read_json(folder / RUN):
+        read_checkpoint(folder / CHECKPOINT)
+    else:
+        _metrics(folder / METRICS, checkpoint.verify(folder / CHECKPOINT))
+
+
+def _metrics(path: Path, progress: Progress) -> None:
+    """Raise an error if the metrics are not as they were at the checkpoint. A run may have added to them since."""
+    with open(path, "rb") if path.exists() else BytesIO() as file:
+        known = hashlib.sha256(file.read(progress.metrics_bytes)).hexdigest()
+    if progress.metrics_sha256 not in ("", known):
+        raise BanyanError(f"{path} is not as it was written")
 
 
 def _encoded(path: Path) -> Iterator[str | None]:

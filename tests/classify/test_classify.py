@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from banyan import Banyan, BanyanError
+from banyan.checking import check
 from banyan.classify import Classifier, learning, train_classifier
 from banyan.classify.calibration import calibrated, log_loss, probabilities
 from banyan.classify.features import Ragged
@@ -134,6 +135,14 @@ def test_a_killed_run_ends_in_the_same_bits(base, tmp_path, monkeypatch):
     monkeypatch.setattr(learning.Learner, "_step", step)
     with pytest.raises(BanyanError, match="different settings"):
         train_classifier(base, known, tmp_path / "killed", epochs=4, resume=True, quiet=True)
+    assert check(tmp_path / "killed").problems == []
+    checkpoint = tmp_path / "killed" / "training" / "checkpoint.safetensors"
+    whole_checkpoint = checkpoint.read_bytes()
+    checkpoint.write_bytes(whole_checkpoint[:-9] + bytes([whole_checkpoint[-9] ^ 1]) + whole_checkpoint[-8:])
+    assert check(tmp_path / "killed").problems == [f"{checkpoint} is not as it was written"]
+    with pytest.raises(BanyanError, match=r"cannot resume: .* is not as it was written; --overwrite starts over"):
+        train_classifier(base, known, tmp_path / "killed", epochs=3, resume=True, quiet=True)
+    checkpoint.write_bytes(whole_checkpoint)
     resumed = train_classifier(base, known, tmp_path / "killed", epochs=3, resume=True, quiet=True)
     for name in (WEIGHTS, "classifier.safetensors", "classifier.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes(), name

@@ -6,6 +6,7 @@ depends on the seed and the epoch alone, so a run that was killed goes on from i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,7 @@ from banyan.classify.features import Features, Ragged, Vocabulary, compared
 from banyan.classify.head import Head, gradient_of_scores, gradient_of_table, scores_of
 from banyan.classify.settings import Settings
 from banyan.encoder import Banyan
+from banyan.errors import BanyanError, first_line
 from banyan.model.graph import entangle, with_sublinear_tf
 from banyan.support import files
 from banyan.support.display import Display
@@ -192,18 +194,42 @@ class Learner:
 
         groups = {"learned": self.learned, "memory": self.memory, "best": self.best}
         arrays = {f"{group}/{name}": array for group, named in groups.items() for name, array in named.items()}
+        about = {"progress": json.dumps(asdict(self.progress)), "sha256": _digest(arrays)}
         kept = "the last good checkpoint is kept" if path.exists() else "there is no earlier checkpoint"
         with files.reported(path, kept), files.atomic(path) as temporary:
-            save_file(arrays, temporary, metadata={"progress": json.dumps(asdict(self.progress))})
+            save_file(arrays, temporary, metadata=about)
 
     def load(self, path: Path) -> None:
-        from safetensors import safe_open
+        try:
+            self.progress, arrays = read_checkpoint(path)
+        except BanyanError as error:
+            raise BanyanError(f"cannot resume: {error}; --overwrite starts over") from None
+        for key, array in arrays.items():
+            group, _, name = key.partition("/")
+            getattr(self, group)[name] = array
 
+
+def read_checkpoint(path: Path) -> tuple[Progress, dict[str, np.ndarray]]:
+    """The content of a checkpoint, or an error if it is not as it was written."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
         with safe_open(path, "np") as file:
-            self.progress = Progress(**json.loads(file.metadata()["progress"]))
-            for key in file.keys():  # noqa: SIM118
-                group, _, name = key.partition("/")
-                getattr(self, group)[name] = file.get_tensor(key)
+            about, arrays = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        progress, found = Progress(**json.loads(about["progress"])), _digest(arrays)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
+    if about.get("sha256", found) != found:
+        raise BanyanError(f"{path} is not as it was written")
+    return progress, arrays
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _adam_step(mean: np.ndarray, square: np.ndarray, g: np.ndarray, steps: Any) -> np.ndarray:

@@ -32,6 +32,7 @@ class Progress:
     term_sums: list[float] | None = None  # the same for each part of the loss; None in checkpoints of 0.1.0
     even_batches: bool = False  # batches of about equal size; up to 0.1.0, the last batch of an epoch was short
     metrics_bytes: int = 0  # the length of metrics.jsonl at this point
+    metrics_sha256: str = ""  # its checksum; none in checkpoints of 0.1.0
     data: str = ""  # the fingerprint of the tokenised corpus
     room: list[int] | None = None  # on a GPU, the buffer sizes, which decide the order of sums
     best: float | None = None  # in tuning, the best figure on held-out examples so far
@@ -70,19 +71,21 @@ def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def verify(path: Path) -> None:
-    """Raise an error if the tensors of a checkpoint are not as they were written. (Those of 0.2 have no checksum.)"""
+def verify(path: Path) -> Progress:
+    """Raise an error if the tensors of a checkpoint are not as they were written. (Those of 0.1.0 have no checksum.)
+    Return its progress."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "pt") as file:
             state = json.loads(file.metadata()["banyan"])
             found = _digest({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-            same = state.get("sha256", found) == found
+            same, progress = state.get("sha256", found) == found, Progress(**state["progress"])
     except (OSError, SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
     if not same:
         raise BanyanError(f"{path} is not as it was written")
+    return progress
 
 
 def load(

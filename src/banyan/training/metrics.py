@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -66,7 +67,7 @@ class Metrics:
             raise BanyanError(f"{path} is shorter than at the last checkpoint: --overwrite starts over")
         os.truncate(path, length)
         self.file = path.open("a", encoding="utf-8")
-        self.length = length
+        self.length, self._sha256 = length, hashlib.sha256(path.read_bytes())
         if length == 0:
             self.write(Config.head())
 
@@ -74,7 +75,13 @@ class Metrics:
         line = json.dumps(metrics) + "\n"
         self.file.write(line)
         self.length += len(line)
+        self._sha256.update(line.encode())
         return self.length
+
+    @property
+    def sha256(self) -> str:
+        """The checksum of all that was written."""
+        return self._sha256.hexdigest()
 
     def sync(self) -> None:
         self.file.flush()

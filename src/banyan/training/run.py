@@ -446,6 +446,7 @@ class Run:
         if self.metrics is None:
             return
         self.progress.metrics_bytes = self.metrics.write(metrics)
+        self.progress.metrics_sha256 = self.metrics.sha256
         for name, value in metrics.items() if board else ():
             if isinstance(value, float):
                 board.add_scalar(name, value, metrics["step"])
