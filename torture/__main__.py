@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from torture.campaign import Outcome, Plan
 
@@ -32,7 +34,7 @@ def main() -> int:
         campaign = importlib.import_module(f"torture.{name}")
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True) as work:
-            outcome: Outcome = campaign.run(Plan(Path(work), options.seed, options.long))
+            outcome = _outcome(campaign, Plan(Path(work), options.seed, options.long))
         minutes = (time.monotonic() - started) / 60
         print(f"{campaign.TITLE}: seed {options.seed}, {minutes:.1f} minutes", *outcome.lines(), sep="\n", flush=True)
         rows[name] = _row(campaign.TITLE, outcome, minutes)
@@ -40,6 +42,14 @@ def main() -> int:
         if options.write:  # after each campaign: what is cut short keeps what it has
             _write(list(rows.values()), options)
     return 1 if failed else 0
+
+
+def _outcome(campaign: Any, plan: Plan) -> Outcome:
+    try:
+        return campaign.run(plan)
+    except Exception as error:  # the other campaigns go on
+        traceback.print_exc()
+        return Outcome(failed=[f"the campaign ended: {error!r}"])
 
 
 def _row(title: str, outcome: Outcome, minutes: float) -> str:

@@ -7,6 +7,7 @@ with Numba's kernels compiled to check every index.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -152,7 +153,7 @@ def _value(old: Any, rng: random.Random) -> Any:
     if rng.random() < 0.02:
         return json.loads("[" * 900 + "]" * 900)
     same = _NUMBERS if isinstance(old, int | float) and not isinstance(old, bool) else _ODD
-    return rng.choice(same if rng.random() < 0.7 else (*_NUMBERS, *_ODD))
+    return copy.deepcopy(rng.choice(same if rng.random() < 0.7 else (*_NUMBERS, *_ODD)))
 
 
 def _every(values: Any, rng: random.Random) -> str:
