@@ -104,6 +104,7 @@ REFUSED = {
         tokenizer(lambda t: t["added_tokens"].append({"id": 400, "content": "x" * 5_000_000})),
         "5,000,000 characters",
     ),
+    "type of the tokenizer is a list": (tokenizer(lambda t: t["model"].update(type=[])), "tokenizer"),
     "dropout": (tokenizer(lambda t: t["model"].update(dropout=0.1)), "dropout"),
     "normalizer that explodes": (tokenizer(grown), "normalizer makes more"),
     "metadata empty": (metadata(""), "metadata"),

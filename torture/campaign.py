@@ -37,8 +37,11 @@ class Outcome:
     def count(self, kind: str, problem: str | None = None) -> None:
         self.tried[kind] += 1
         if problem is not None:
-            self.failed.append(f"{kind}: {problem}")
-            print(f"  FAILED {self.failed[-1]}", flush=True)
+            self.fail(f"{kind}: {problem}")
+
+    def fail(self, problem: str) -> None:
+        self.failed.append(problem.encode("utf-8", "backslashreplace").decode())  # it may quote odd strings
+        print(f"  FAILED {self.failed[-1]}", flush=True)
 
     def lines(self) -> Iterator[str]:
         yield f"tried {sum(self.tried.values()):,}, failed {len(self.failed):,}"

@@ -130,7 +130,7 @@ def _load(model: Path, plan: Plan, outcome: Outcome) -> None:
         found = _clients(256, 600 if plan.long else 20, lambda number, end: _statuses(server, number, end))
     outcome.tried["256 connections: requests"] += found.total()
     if set(found) != {"200"} or server.failed:
-        outcome.failed.append(f"256 connections: {dict(found)} {server.failed[:1]}")
+        outcome.fail(f"256 connections: {dict(found)} {server.failed[:1]}")
 
 
 def _overload(model: Path, plan: Plan, outcome: Outcome) -> None:
@@ -138,7 +138,7 @@ def _overload(model: Path, plan: Plan, outcome: Outcome) -> None:
         found = _clients(64, 60 if plan.long else 10, lambda number, end: _statuses(server, number, end))
     outcome.tried["4 times overload: requests"] += found.total()
     if not set(found) <= {"200", "429"} or server.failed:
-        outcome.failed.append(f"overload: {dict(found)} {server.failed[:1]}")
+        outcome.fail(f"overload: {dict(found)} {server.failed[:1]}")
 
 
 def _largest(model: Path, outcome: Outcome) -> None:
@@ -160,7 +160,7 @@ def _largest(model: Path, outcome: Outcome) -> None:
                 outcome.count(f"largest body, {path}", _one(server, path, used, kind))
         peak = int(Path(f"/proc/{server.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
         if peak > MEMORY:
-            outcome.failed.append(f"largest bodies: {peak:,} bytes of memory")
+            outcome.fail(f"largest bodies: {peak:,} bytes of memory")
         outcome.figures.append(("peak of memory", f"{peak // 1_000_000:,} MB"))
 
 

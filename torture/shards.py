@@ -100,8 +100,7 @@ def _try(kind: str, kill: Callable, place: Place, wanted: str, plan: Plan, outco
         killed, problem = kill(plan.rng("shards", kind, number))
         problem = problem or _wrong(place, wanted)
         if problem:
-            outcome.failed.append(f"{kind}, run {number}: {problem}")
-            print(f"  FAILED {outcome.failed[-1]}", flush=True)
+            outcome.fail(f"{kind}, run {number}: {problem}")
         outcome.tried[kind] += killed
         left -= killed
         if left <= 0:

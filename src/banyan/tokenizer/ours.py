@@ -57,7 +57,7 @@ def ours(state: dict[str, Any]) -> Ours | None:
         return None
     if not isinstance(model, dict) or model.get("byte_fallback") is not True:
         return None
-    found = {"BPE": _bpe, "Unigram": _unigram}.get(model.get("type", ""), lambda *_: None)(settings, model)
+    found = {"BPE": _bpe, "Unigram": _unigram}.get(str(model.get("type")), lambda *_: None)(settings, model)
     return found if found and _is_plain(found.pieces) else None
 
 
