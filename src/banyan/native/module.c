@@ -118,77 +118,102 @@ typedef struct {
     uint8_t *left, *missing;
 } Work;
 
+enum { MOST_FETCHED = 256 }; /* rows, which fit into the cache */
+
+/* The tokens of a text, and those of them that are leaves. */
+typedef struct {
+    int32_t *tokens, *kept;
+    int64_t n, n_leaves, capacity, room;
+} Pending;
+
 typedef struct {
     Window window;
     Space space;
     Sums sums;
     Repeats repeats;
-    int32_t *kept;
-    int64_t room;
+    Pending pending[2]; /* the current text and the next */
 } Scratch;
 
 static void free_scratch(Scratch *scratch) {
-    free(scratch->window.tokens), free(scratch->repeats.seen), free(scratch->kept);
+    free(scratch->window.tokens), free(scratch->repeats.seen);
+    for (int i = 0; i < 2; i++)
+        free(scratch->pending[i].tokens), free(scratch->pending[i].kept);
     free_space(&scratch->space);
     free_sums(&scratch->sums);
     PyMem_RawFree(scratch);
 }
 
-/* Put the occurrences of tokens that count into scratch->kept. Return their number, or -1 without memory. */
-static int64_t keep(const Work *work, const int32_t *tokens, int64_t n, Scratch *scratch) {
-    if (scratch->room < n) {
-        int32_t *kept = realloc(scratch->kept, (size_t)n * 2 * sizeof *kept);
+/* Find the occurrences of tokens that count. False: out of memory. */
+static bool keep(const Work *work, Pending *text, Repeats *repeats) {
+    if (text->room < text->n) {
+        int32_t *kept = realloc(text->kept, (size_t)text->n * 2 * sizeof *kept);
         if (!kept)
-            return -1;
-        scratch->kept = kept;
-        scratch->room = 2 * n;
+            return false;
+        text->kept = kept;
+        text->room = 2 * text->n;
     }
-    if (!begin_text(&scratch->repeats, n))
-        return -1;
-    int64_t found = 0;
-    for (int64_t at = 0; at < n; at++) {
-        scratch->kept[found] = tokens[at];
-        found += is_kept(next_occurrence(&scratch->repeats, (uint32_t)tokens[at]), work->kept, work->n_kept);
+    if (!begin_text(repeats, text->n))
+        return false;
+    text->n_leaves = 0;
+    for (int64_t at = 0; at < text->n; at++) {
+        text->kept[text->n_leaves] = text->tokens[at];
+        text->n_leaves += is_kept(next_occurrence(repeats, (uint32_t)text->tokens[at]), work->kept, work->n_kept);
     }
-    return found;
+    return true;
+}
+
+/* Split a text, and fetch the rows of its leaves: they arrive while the text before it is composed. */
+static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *next, Scratch *scratch) {
+    Window *window = &scratch->window;
+    window->tokens = next->tokens, window->capacity = next->capacity, window->n_tokens = 0;
+    next->n = split_text(text, work->pieces, work->characters, window, work->missing);
+    next->tokens = window->tokens, next->capacity = window->capacity, next->n_leaves = next->n;
+    window->tokens = NULL;
+    *left = next->n == LEFT_OVER;
+    if (next->n <= 0)
+        return next->n != NO_MEMORY;
+    if (work->n_kept && !keep(work, next, &scratch->repeats))
+        return false;
+    const int32_t *leaves = work->n_kept ? next->kept : next->tokens;
+    const Trees *trees = work->trees;
+    if (work->lexical)
+        fetch_spellings(work->lexical, next->tokens, next->n);
+    for (int64_t i = 0; i < next->n_leaves && i < MOST_FETCHED; i++)
+        for (int64_t column = 0; column < trees->size; column += 16)
+            __builtin_prefetch(trees->embedding + leaves[i] * trees->size + column, 0, 2);
+    return true;
 }
 
 /* False: out of memory. */
-static bool embed_text(const Work *work, const Text *text, int64_t i, Scratch *scratch) {
+static bool embed_text(const Work *work, const Pending *text, float *row, Scratch *scratch) {
     const Trees *trees = work->trees;
-    Window *window = &scratch->window;
-    float *row = work->out + i * work->columns;
-    window->n_tokens = 0;
-    int64_t n = split_text(text, work->pieces, work->characters, window, work->missing);
-    work->left[i] = n == LEFT_OVER;
-    if (n <= 0) {
+    if (text->n <= 0) {
         memset(row, 0, (size_t)work->columns * sizeof *row);
-        return n != NO_MEMORY;
+        return true;
     }
-    const int32_t *leaves = window->tokens;
-    int64_t n_leaves = n;
-    if (work->n_kept) {
-        n_leaves = keep(work, window->tokens, n, scratch);
-        if (n_leaves < 0)
-            return false;
-        leaves = scratch->kept;
-    }
-    const float *root = induce(trees, leaves, n_leaves, &scratch->space, NULL);
+    const int32_t *leaves = work->n_kept ? text->kept : text->tokens;
+    if (work->lexical)
+        fetch_terms(work->lexical, text->tokens, text->n);
+    const float *root = induce(trees, leaves, text->n_leaves, &scratch->space, NULL);
     if (!root)
         return false;
     memcpy(row, root, (size_t)trees->size * sizeof *row);
     if (!work->lexical)
         return true;
     bool words = !work->lexical->table; /* all occurrences: words are counted, not tokens */
-    return put_lexical(work->lexical, words ? window->tokens : leaves, words ? n : n_leaves, &scratch->sums, row,
-                       trees->size);
+    return put_lexical(work->lexical, words ? text->tokens : leaves, words ? text->n : text->n_leaves, &scratch->sums,
+                       row, trees->size);
 }
 
 static bool embed_all(const Work *work, const Text *texts, int64_t n) {
     Scratch *scratch = PyMem_RawCalloc(1, sizeof *scratch);
     bool room = scratch != NULL;
-    for (int64_t i = 0; room && i < n; i++)
-        room = embed_text(work, &texts[i], i, scratch);
+    for (int64_t i = 0; room && i <= n; i++) {
+        if (i < n)
+            room = prepare(work, &texts[i], &work->left[i], &scratch->pending[i & 1], scratch);
+        if (room && i > 0)
+            room = embed_text(work, &scratch->pending[(i - 1) & 1], work->out + (i - 1) * work->columns, scratch);
+    }
     if (scratch)
         free_scratch(scratch);
     return room;

@@ -28,6 +28,7 @@ typedef struct {
     /* out = the parent of a and b; sums = its squared norm and its products with two neighbours */
     void (*merge)(float *out, const float *a, const float *b, const float *before, const float *after,
                   const Gates *gates, int64_t size, float sums[3]);
+    int64_t (*highest)(const int64_t *numbers, int64_t n); /* the place of the first of the highest */
     void (*compose)(float *out, const float *a, const float *b, const Gates *gates, int64_t size);
     void (*add_sketch)(int32_t *sums, const int8_t *sketch, int64_t size);
     void (*rotate)(float *row, int64_t columns, int64_t block);
@@ -88,7 +89,8 @@ typedef struct {
     int64_t n_spellings;
     Word *words;
     int64_t slots;
-    uint8_t *alone; /* whether a piece is what its own characters are encoded as */
+    uint64_t *prefixes; /* bits, by hash: whether a piece may begin with these characters, and not end there */
+    uint8_t *alone;     /* whether a piece is what its own characters are encoded as */
     int32_t bytes[256];
     int64_t *merges; /* BPE: left << 42 | right << 21 | rank */
     int64_t merge_slots;
@@ -106,6 +108,7 @@ typedef struct {
     int64_t composite_slots;
 } Characters;
 
+#define PREFIX_BITS 21
 #define PAGE 16
 #define N_PAGES (0x110000 / PAGE)
 #define LONGEST 256
@@ -162,15 +165,26 @@ void free_space(Space *space);
 /* --- Lexical dimensions --- */
 
 typedef struct {
+    uint16_t column;
+    int16_t weight;
+} Term;
+
+typedef struct {
+    uint32_t start, terms;  /* where its characters are, and the n-grams of a piece that is a word by itself */
+    uint16_t size, n_terms;
+    uint8_t flags;
+} Spelt; /* a piece */
+
+typedef struct {
     int64_t n_tokens, size; /* V, D */
     double norm;
     const int8_t *table; /* sketches of pieces [V, D]; NULL for those of words: */
-    uint8_t *flags;
-    int64_t *start;
+    Spelt *spelt;
     uint32_t *characters;
     uint64_t *values, *factors;
     uint8_t *weights;
     int64_t block, kept[32], n_kept;
+    Term *terms;
 } Lexical;
 
 typedef struct {
@@ -179,6 +193,10 @@ typedef struct {
     Repeats words;
 } Sums;
 
+bool list_terms(Lexical *lexical); /* false: out of memory */
+/* Fetch what put_lexical will read of tokens: first their spellings, later what these point to. */
+void fetch_spellings(const Lexical *lexical, const int32_t *tokens, int64_t n);
+void fetch_terms(const Lexical *lexical, const int32_t *tokens, int64_t n);
 /* Write the lexical part of a text to the end of `row`, and scale both parts. False: out of memory. */
 bool put_lexical(const Lexical *lexical, const int32_t *tokens, int64_t n, Sums *sums, float *row, int64_t beside);
 void free_sums(Sums *sums);

@@ -71,7 +71,7 @@ void dealloc_of(PyObject *self) {
 static void pieces_dealloc(PyObject *self) {
     Pieces *p = &((PiecesObject *)self)->pieces;
     PyMem_RawFree(p->spellings), PyMem_RawFree(p->merged), PyMem_RawFree(p->scores);
-    free(p->words), free(p->alone), free(p->merges);
+    free(p->words), free(p->prefixes), free(p->alone), free(p->merges);
     dealloc_of(self);
 }
 
@@ -390,8 +390,8 @@ static PyObject *trees_compose(PyObject *self, PyObject *args) {
 static void lexical_dealloc(PyObject *self) {
     LexicalObject *object = (LexicalObject *)self;
     Lexical *l = &object->lexical;
-    PyMem_RawFree(l->flags), PyMem_RawFree(l->start), PyMem_RawFree(l->characters);
-    PyMem_RawFree(l->values), PyMem_RawFree(l->factors), PyMem_RawFree(l->weights);
+    PyMem_RawFree(l->characters), PyMem_RawFree(l->values), PyMem_RawFree(l->factors), PyMem_RawFree(l->weights);
+    free(l->spelt), free(l->terms);
     if (object->table.obj)
         PyBuffer_Release(&object->table);
     dealloc_of(self);
@@ -406,28 +406,43 @@ static bool take_sketches(LexicalObject *self, PyObject *table) {
     return true;
 }
 
+/* Pieces as the kernels read them, or NULL if they are wrong. */
+static Spelt *spelt_of(const uint8_t *flags, const int64_t *start, int64_t n, int64_t n_characters) {
+    Spelt *spelt = calloc((size_t)n + 1, sizeof *spelt);
+    bool wrong = n_characters > UINT32_MAX / 4 || start[0] < 0;
+    for (int64_t i = 0; spelt && !wrong && i < n; i++) {
+        wrong = start[i] > start[i + 1] || start[i + 1] > n_characters || start[i + 1] - start[i] > UINT16_MAX;
+        spelt[i] = (Spelt){(uint32_t)start[i], 0, (uint16_t)(start[i + 1] - start[i]), 0, flags[i]};
+    }
+    if (!spelt)
+        PyErr_NoMemory();
+    if (!spelt || !refuse(wrong, "the spelling of a piece"))
+        return spelt;
+    free(spelt);
+    return NULL;
+}
+
 static bool take_spelling(Lexical *l, PyObject *spelling, long long block) {
-    PyObject *flags, *start, *characters, *values, *factors, *weights, *kept;
-    if (!PyArg_ParseTuple(spelling, "OOOOOOO", &flags, &start, &characters, &values, &factors, &weights, &kept))
+    PyObject *of_flags, *of_start, *characters, *values, *factors, *weights, *kept;
+    if (!PyArg_ParseTuple(spelling, "OOOOOOO", &of_flags, &of_start, &characters, &values, &factors, &weights, &kept))
         return false;
     int64_t starts = 0, n_characters = 0, n_values = 0, n_factors = 0, n_weights = 0;
-    if (!(l->flags = copy_of(flags, 1, &l->n_tokens, "flags")) || !(l->start = copy_of(start, 8, &starts, "start")) ||
-        !(l->characters = copy_of(characters, 4, &n_characters, "characters")) ||
-        !(l->values = copy_of(values, 8, &n_values, "values")) ||
-        !(l->factors = copy_of(factors, 8, &n_factors, "factors")) ||
-        !(l->weights = copy_of(weights, 1, &n_weights, "weights")))
-        return false;
+    uint8_t *flags = copy_of(of_flags, 1, &l->n_tokens, "flags");
+    int64_t *start = flags ? copy_of(of_start, 8, &starts, "start") : NULL;
+    int64_t *occurrences = start ? copy_of(kept, 8, &l->n_kept, "kept") : NULL;
+    bool fine = occurrences && (l->characters = copy_of(characters, 4, &n_characters, "characters")) &&
+                (l->values = copy_of(values, 8, &n_values, "values")) &&
+                (l->factors = copy_of(factors, 8, &n_factors, "factors")) &&
+                (l->weights = copy_of(weights, 1, &n_weights, "weights"));
     bool wrong = starts != l->n_tokens + 1 || n_values != l->n_tokens || n_factors != l->n_tokens ||
-                 n_weights != 1 << 18 || block < 1 || l->size % block || (block & (block - 1)) || l->start[0] < 0;
-    for (int64_t i = 0; !wrong && i < l->n_tokens; i++)
-        wrong = l->start[i] > l->start[i + 1] || l->start[i + 1] > n_characters;
-    int64_t *occurrences = copy_of(kept, 8, &l->n_kept, "kept");
-    wrong |= !occurrences || l->n_kept > 32;
-    if (!wrong)
+                 n_weights != 1 << 18 || block < 1 || l->size % block || (block & (block - 1)) || l->n_kept > 32;
+    fine = fine && !refuse(wrong, "the spelling of a piece") &&
+           (l->spelt = spelt_of(flags, start, l->n_tokens, n_characters));
+    if (fine)
         memcpy(l->kept, occurrences, (size_t)l->n_kept * sizeof *occurrences);
-    PyMem_RawFree(occurrences);
+    PyMem_RawFree(flags), PyMem_RawFree(start), PyMem_RawFree(occurrences);
     l->block = block;
-    return !PyErr_Occurred() && !refuse(wrong, "the spelling of a piece");
+    return fine && (list_terms(l) || PyErr_NoMemory());
 }
 
 /* Lexical(columns, norm, table, None, 0) or Lexical(columns, norm, None, (flags, start, ...), block) */

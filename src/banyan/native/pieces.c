@@ -21,6 +21,13 @@ static inline int64_t slot_of(int64_t key, int64_t slots) { return fold((uint64_
 
 static inline uint64_t extend(uint64_t key, int32_t value) { return (key ^ (uint32_t)value) * SPREAD; }
 
+static inline uint64_t prefix_bit(uint64_t key) { return (key ^ key >> 32) & (((uint64_t)1 << PREFIX_BITS) - 1); }
+
+static inline bool may_go_on(uint64_t key, const Pieces *pieces) {
+    uint64_t bit = prefix_bit(key);
+    return pieces->prefixes[bit >> 6] >> (bit & 63) & 1;
+}
+
 static int64_t *empty_table(int64_t slots) {
     int64_t *table = malloc((size_t)slots * sizeof *table);
     if (table)
@@ -59,15 +66,20 @@ bool add_merges(Pieces *pieces, const int64_t *left, const int64_t *right, int64
 bool add_words(Pieces *pieces, const int64_t *starts, const int64_t *sizes) {
     int64_t slots = pieces->slots = power_above(pieces->n_pieces);
     Word *words = pieces->words = malloc((size_t)slots * sizeof *words);
-    if (!words)
+    pieces->prefixes = calloc((size_t)1 << (PREFIX_BITS - 6), sizeof *pieces->prefixes);
+    if (!words || !pieces->prefixes)
         return false;
     memset(words, 0xFF, (size_t)slots * sizeof *words);
     for (int64_t piece = 0; piece < pieces->n_pieces; piece++) {
         if (sizes[piece] == 0)
             continue;
         uint64_t key = SEED;
-        for (int64_t at = 0; at < sizes[piece]; at++)
+        for (int64_t at = 0; at < sizes[piece]; at++) {
             key = extend(key, pieces->spellings[starts[piece] + at]);
+            uint64_t bit = prefix_bit(key);
+            if (at + 1 < sizes[piece])
+                pieces->prefixes[bit >> 6] |= (uint64_t)1 << (bit & 63);
+        }
         int64_t slot = fold(key, slots);
         while (words[slot].piece >= 0)
             slot = (slot + 1) & (slots - 1);
@@ -162,15 +174,17 @@ static int64_t split(const int32_t *values, int64_t size, const Pieces *pieces, 
         for (int64_t end = at + 1; end <= stop; end++) {
             key = extend(key, values[end - 1]);
             int32_t found = find(values + at, end - at, key, pieces);
-            if (found < 0)
-                continue;
-            known |= end == at + 1;
-            double score = best[at] + pieces->scores[found];
-            if (score > best[end]) {
-                best[end] = score;
-                piece[end] = found;
-                origin[end] = (int32_t)at;
+            if (found >= 0) {
+                known |= end == at + 1;
+                double score = best[at] + pieces->scores[found];
+                if (score > best[end]) {
+                    best[end] = score;
+                    piece[end] = found;
+                    origin[end] = (int32_t)at;
+                }
             }
+            if (!may_go_on(key, pieces))
+                break;
         }
         if (!known && best[at] + pieces->unknown > best[at + 1]) {
             best[at + 1] = best[at] + pieces->unknown;
@@ -357,6 +371,17 @@ static bool make_room(Window *window, int64_t more) {
     return true;
 }
 
+/* Fetch what `find` will read for each chunk: first the slots, then the spellings they point to. */
+static void fetch_words(const Pieces *pieces, const Window *window, int64_t chunks) {
+    for (int64_t chunk = 0; chunk < chunks; chunk++)
+        __builtin_prefetch(&pieces->words[fold(window->keys[window->starts[chunk + 1] - 1], pieces->slots)]);
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const Word *word = &pieces->words[fold(window->keys[window->starts[chunk + 1] - 1], pieces->slots)];
+        if (word->piece >= 0)
+            __builtin_prefetch(&pieces->spellings[word->place]);
+    }
+}
+
 int64_t split_text(const Text *text, const Pieces *pieces, const Characters *characters, Window *window,
                    uint8_t *missing) {
     Place place = {0, 0x20, characters->entries[0x20]};
@@ -365,6 +390,8 @@ int64_t split_text(const Text *text, const Pieces *pieces, const Characters *cha
     while (place.at < text->size) {
         int64_t chunks;
         fine &= read_window(text, &place, characters, window, missing, &chunks);
+        if (fine)
+            fetch_words(pieces, window, chunks);
         for (int64_t chunk = 0; fine && chunk < chunks; chunk++) {
             int64_t start = window->starts[chunk], size = window->starts[chunk + 1] - start;
             const int32_t *values = window->values + start;

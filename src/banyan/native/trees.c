@@ -65,25 +65,14 @@ static inline int64_t rank_of(int structure, const Space *space, float dot, int6
 }
 
 static inline void best_of_block(Space *space, int64_t block, int shift, int64_t n) {
-    int64_t start = block << shift, end = (block + 1) << shift, highest = GONE, at = start;
-    end = end < n ? end : n;
-    for (int64_t i = start; i < end; i++) {
-        bool higher = space->rank[i] > highest;
-        highest = higher ? space->rank[i] : highest;
-        at = higher ? i : at;
-    }
-    space->best[block] = highest;
+    int64_t start = block << shift, end = (block + 1) << shift;
+    int64_t at = start + vectors->highest(space->rank + start, (end < n ? end : n) - start);
+    space->best[block] = space->rank[at];
     space->best_at[block] = (int32_t)at;
 }
 
 static inline int64_t best_pair(const Space *space, int64_t blocks) {
-    int64_t highest = space->best[0], at = space->best_at[0];
-    for (int64_t block = 1; block < blocks; block++) {
-        bool higher = space->best[block] > highest;
-        highest = higher ? space->best[block] : highest;
-        at = higher ? space->best_at[block] : at;
-    }
-    return at;
+    return space->best_at[blocks > 1 ? vectors->highest(space->best, blocks) : 0];
 }
 
 static void begin(const Trees *trees, const int32_t *tokens, int64_t n, Space *space) {

@@ -38,6 +38,15 @@ static TARGET float NAME(dot)(const float *a, const float *b, int64_t size) {
     return NAME(fold)(sums, a, b, size);
 }
 
+static TARGET int64_t NAME(highest)(const int64_t *numbers, int64_t n) {
+    int64_t most = numbers[0], at = 0;
+    for (int64_t i = 1; i < n; i++)
+        most = numbers[i] > most ? numbers[i] : most;
+    while (numbers[at] != most)
+        at++;
+    return at;
+}
+
 /* Equation 3 and the sums of the next comparisons, in one sweep. `out` may be `a` or `b`. If the gates repeat within a
    register, they stay there. */
 static inline __attribute__((always_inline)) TARGET void NAME(sweep)(
@@ -142,7 +151,7 @@ static TARGET void NAME(scale)(float *part, int64_t size, double length) {
 }
 
 static const Vectors NAME(all) = {
-    NAME(label), NAME(dot), NAME(merge), NAME(compose), NAME(add_sketch), NAME(rotate), NAME(scale),
+    NAME(label), NAME(dot), NAME(merge), NAME(highest), NAME(compose), NAME(add_sketch), NAME(rotate), NAME(scale),
 };
 
 #undef V
