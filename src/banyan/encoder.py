@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -171,6 +170,8 @@ class Banyan:
         return [self.fingerprint(), *map(self._fingerprint, earlier_settings(self.folder and self.folder / SETTINGS))]
 
     def _fingerprint(self, settings: dict[str, Any]) -> str:
+        import hashlib
+
         digest = hashlib.sha256(f"{json.dumps(settings, sort_keys=True)}\n{self.tokenizer.to_json()}".encode())
         for name, weights in sorted(self.weights.items()):
             if not name.startswith("out_"):  # the output layer, for training only

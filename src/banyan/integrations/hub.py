@@ -15,8 +15,6 @@ from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError, first_line
 from banyan.support import files
 from banyan.support.needs import needs
-from banyan.training.card import model_card
-from banyan.training.folder import CARD, CLASSIFIER
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -34,6 +32,8 @@ def is_name(path: str | Path) -> bool:
 
 def fetch(name: str, revision: str | None = None, token: str | None = None) -> Path:
     """Download a model and return its folder. A model in the cache is not downloaded again and needs no network."""
+    from banyan.training.folder import CARD, CLASSIFIER
+
     with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
     with _in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
@@ -52,6 +52,8 @@ def push(
     message: str = "A Banyan model",
 ) -> str:
     """Upload a model and its card in one commit, and create the repository if needed. Return the URL of the commit."""
+    from banyan.training.folder import CARD, CLASSIFIER
+
     if not is_name(name):
         raise BanyanError(f"{name!r} is not a name on the Hub: use owner/model")
     with needs("Pushing to the Hugging Face Hub", "hub"):
@@ -71,6 +73,9 @@ def push(
 def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, license: str | None = None) -> str:
     """The model card that training wrote, or a new one, with the metadata that the Hub reads."""
     from huggingface_hub import ModelCard
+
+    from banyan.training.card import model_card
+    from banyan.training.folder import CARD
 
     written = model.folder / CARD if model.folder else None
     text = written.read_text(encoding="utf-8") if written and written.exists() else model_card(model)

@@ -69,39 +69,54 @@ class Spelling(NamedTuple):
 
 
 def spelling(pieces: Sequence[str]) -> Spelling:
-    marked = _with_start(pieces)
-    begins = np.fromiter((piece.startswith(START) for piece in marked), np.bool_, len(marked))
+    pieces = _with_start(pieces)
+    size = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    codes = np.frombuffer("".join(pieces).encode("utf-32-le", "surrogatepass"), np.uint32)
+    head = np.cumsum(size) - size
+    some = size > 0
+    begins = np.zeros(len(pieces), np.bool_)
+    begins[some] = codes[head[some]] == ord(START)
     byte = {piece: number for number, piece in enumerate(BYTES)}
-    bare = ["\0" if piece in byte else piece.removeprefix(START) for piece in marked]
-    size = np.fromiter(map(len, bare), np.int64, len(bare))
+    numbers = {i: byte[pieces[i]] for i in np.flatnonzero(size == len(BYTES[0])).tolist() if pieces[i] in byte}
+    kept = np.ones(len(codes), np.bool_)
+    kept[head[begins]] = False
+    for i in numbers:  # one character
+        kept[head[i] + 1 : head[i] + size[i]] = False
+    codes = codes[kept]
+    size -= begins
+    size[[*numbers]] = 1
     start = np.append(0, np.cumsum(size))
-    codes = np.frombuffer("".join(bare).encode("utf-32-le", "surrogatepass"), np.uint32).copy()
-    for i, piece in enumerate(marked):
-        if piece in byte:
-            codes[start[i]] = _BYTE + byte[piece]
-    kind = _kinds(codes, size)
+    codes[start[[*numbers]]] = [_BYTE + number for number in numbers.values()]
+    kind = _kinds(codes, size, start)
     codes += np.uint32(1)
-    value, factor = (np.full(len(bare), fill, U) for fill in (0, 1))
-    for place in range(size.max(initial=0)):
-        longer = size > place
-        value[longer] = value[longer] * BASE + codes[start[:-1][longer] + place]
+    value, factor = (np.full(len(pieces), fill, U) for fill in (0, 1))
+    longer, place = np.arange(len(pieces)), 0
+    while len(longer := longer[size[longer] > place]):
+        value[longer] = value[longer] * BASE + codes[start[longer] + place]
         factor[longer] *= BASE
+        place += 1
     return Spelling(begins, kind, codes, start, value, factor)
 
 
-def _with_start(pieces: Sequence[str]) -> list[str]:
+def _with_start(pieces: Sequence[str]) -> Sequence[str]:
     """The pieces with ▁ where a word begins, also for vocabularies that write it Ġ, or ## where none begins."""
-    if any(piece.startswith("##") for piece in pieces) and not any(piece.startswith(START) for piece in pieces):
+    heads = {piece[:1] for piece in pieces}
+    if "#" in heads and START not in heads and any(piece.startswith("##") for piece in pieces):
         return [piece[2:] if piece.startswith("##") else START + piece for piece in pieces]
-    return [START + piece[1:] if piece.startswith("Ġ") else piece for piece in pieces]
+    if "Ġ" in heads:
+        return [START + piece[1:] if piece.startswith("Ġ") else piece for piece in pieces]
+    return pieces
 
 
-def _kinds(codes: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _kinds(codes: np.ndarray, size: np.ndarray, start: np.ndarray) -> np.ndarray:
     """The kind of each piece: LETTERS if it has a letter, else DIGITS if it has a digit."""
-    used, where = np.unique(codes, return_inverse=True)
-    kinds = np.array([_kind(code) for code in used.tolist()], np.uint8)[where]
-    found = np.where(size > 0, OTHER, EMPTY).astype(np.uint8)
-    np.minimum.at(found, np.repeat(np.arange(len(size)), size), kinds)
+    of_code = np.zeros(int(codes.max(initial=0)) + 1, np.uint8)
+    of_code[codes] = 1
+    used = np.flatnonzero(of_code)
+    of_code[used] = [_kind(code) for code in used.tolist()]
+    found = np.full(len(size), EMPTY, np.uint8)
+    if len(codes):
+        found[size > 0] = np.minimum.reduceat(of_code[codes], start[:-1][size > 0])
     return found
 
 

@@ -90,7 +90,7 @@ typedef struct {
     Word *words;
     int64_t slots;
     uint64_t *prefixes; /* bits, by hash: whether a piece may begin with these characters, and not end there */
-    uint8_t *alone;     /* whether a piece is what its own characters are encoded as */
+    uint8_t *alone;     /* see `stands_alone` */
     int32_t bytes[256];
     int64_t *merges; /* BPE: left << 42 | right << 21 | rank */
     int64_t merge_slots;
@@ -129,7 +129,6 @@ typedef struct {
 
 enum { LEFT_OVER = -1, NO_MEMORY = -2 };
 
-bool find_alone(Pieces *pieces); /* fills `alone` */
 bool add_words(Pieces *pieces, const int64_t *starts, const int64_t *sizes);
 bool add_merges(Pieces *pieces, const int64_t *left, const int64_t *right, int64_t n);
 bool add_composites(Characters *characters, const int64_t *keys, int64_t n);

@@ -151,7 +151,7 @@ static PyObject *pieces_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     p->reach = reach;
     bool fine = p->spellings && !refuse(n != also || n < 1 || reach < 0, "the number of pieces") &&
                 take_words(p, starts, sizes, n) && take_bytes(p, bytes) && take_merges(p, left, right, merged) &&
-                take_scores(p, scores) && (find_alone(p) || PyErr_NoMemory());
+                take_scores(p, scores) && ((p->alone = calloc((size_t)n, 1)) || PyErr_NoMemory());
     PyMem_RawFree(starts), PyMem_RawFree(sizes);
     if (fine)
         return (PyObject *)self;

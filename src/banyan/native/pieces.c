@@ -212,26 +212,16 @@ static int64_t pieces_of(const int32_t *values, int64_t size, const Pieces *piec
     return merge(window->symbols, count, window->ranks, pieces);
 }
 
-bool find_alone(Pieces *pieces) {
-    Window *window = malloc(sizeof *window);
-    pieces->alone = calloc((size_t)pieces->n_pieces + 1, 1);
-    if (!window || !pieces->alone) {
-        free(window);
-        return false;
+/* Whether a piece is what its own characters are encoded as. Found out when first asked, in any thread. */
+static bool stands_alone(int32_t piece, const int32_t *values, int64_t size, const Pieces *pieces, Window *window) {
+    enum { UNKNOWN, YES, NO };
+    uint8_t known = __atomic_load_n(&pieces->alone[piece], __ATOMIC_RELAXED);
+    if (known == UNKNOWN) {
+        bool alone = size <= LONGEST && pieces_of(values, size, pieces, window) == 1 && window->symbols[0] == piece;
+        known = alone ? YES : NO;
+        __atomic_store_n(&pieces->alone[piece], known, __ATOMIC_RELAXED);
     }
-    for (int64_t slot = 0; slot < pieces->slots; slot++) {
-        Word word = pieces->words[slot];
-        if (word.piece < 0)
-            continue;
-        const int32_t *spelling = pieces->spellings + word.place;
-        int64_t size = 0;
-        while (spelling[size] != END)
-            size++;
-        if (size <= LONGEST)
-            pieces->alone[word.piece] = pieces_of(spelling, size, pieces, window) == 1 && window->symbols[0] == word.piece;
-    }
-    free(window);
-    return true;
+    return known == YES;
 }
 
 /* --- From code points to characters, and to chunks of them --- */
@@ -398,7 +388,7 @@ int64_t split_text(const Text *text, const Pieces *pieces, const Characters *cha
             if (!make_room(window, 4 * LONGEST))
                 return NO_MEMORY;
             int32_t piece = find(values, size, window->keys[start + size - 1], pieces);
-            if (piece >= 0 && pieces->alone[piece]) {
+            if (piece >= 0 && stands_alone(piece, values, size, pieces, window)) {
                 window->tokens[window->n_tokens++] = piece;
             } else if (size > LONGEST) {
                 fine = false;

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from banyan.errors import BanyanError
 from banyan.support.rows import slices
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 JOBS = 64  # more than there are threads, so that no thread waits long for the last one
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -37,6 +39,8 @@ def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None
         return [function(*job) for job in jobs]
     pool = _pools.get(threads)
     if pool is None:
+        from concurrent.futures import ThreadPoolExecutor  # imported here because it takes as long as all else here
+
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="banyan"))
     return list(pool.map(lambda job: function(*job), jobs))
 

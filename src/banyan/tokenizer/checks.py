@@ -51,7 +51,7 @@ def check_json(text: str) -> dict[str, Any]:
     if isinstance(vocabulary, dict):
         _check_ids(vocabulary)
     elif isinstance(vocabulary, list):
-        _check_scores([entry for entry in vocabulary if isinstance(entry, list) and len(entry) == 2])
+        _check_scores(vocabulary)
     added = state.get("added_tokens")
     for token in added if isinstance(added, list) else []:
         if isinstance(token, dict):
@@ -62,11 +62,14 @@ def check_json(text: str) -> dict[str, Any]:
     return state
 
 
-def _check_scores(entries: list[list[Any]]) -> None:
+def _check_scores(entries: list[Any]) -> None:
+    if {*map(type, entries)} != {list} or {*map(len, entries)} != {2}:
+        entries = [entry for entry in entries if isinstance(entry, list) and len(entry) == 2]
     pieces, scores = [piece for piece, _ in entries], [score for _, score in entries]
     usual = {*map(type, pieces)} <= {str} and {*map(type, scores)} <= {int, float}  # then a large vocabulary is quick
     usual = usual and max(map(len, pieces), default=0) <= LONGEST_PIECE
-    usual = usual and all(abs(score) <= HIGHEST_SCORE for score in scores)
+    usual = usual and min(scores, default=0) >= -HIGHEST_SCORE and max(scores, default=0) <= HIGHEST_SCORE
+    usual = usual and sum(scores) == sum(scores)  # not NaN
     for entry in [] if usual else entries:
         check_piece(*entry)
 

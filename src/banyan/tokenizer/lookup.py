@@ -282,7 +282,7 @@ def native_or_numba(
     """The kernels of a tokenizer. Only those in Numba take a vocabulary without pieces, to cut text into chunks."""
     from banyan.native import kernels
 
-    ids = {piece: id for id, piece in enumerate(pieces)}
+    ids = dict(zip(pieces, range(len(pieces)), strict=True))
     characters = Characters(ids, normalize, kinds)
     arrays = _Arrays.of(pieces, ids, characters.value, merges, scores)
     native = kernels() if pieces else None

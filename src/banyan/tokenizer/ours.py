@@ -87,7 +87,7 @@ def _unigram(settings: tuple[bool, bool], model: dict[str, Any]) -> Ours | None:
     vocabulary = model.get("vocab")
     if set(model) != {"type", "unk_id", "vocab", "byte_fallback"} or not isinstance(vocabulary, list):
         return None
-    if not all(type(entry) is list and len(entry) == 2 for entry in vocabulary):
+    if {*map(type, vocabulary)} != {list} or {*map(len, vocabulary)} != {2}:
         return None
     pieces, scores = [piece for piece, _ in vocabulary], [score for _, score in vocabulary]
     unknown = model["unk_id"]
