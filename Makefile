@@ -29,6 +29,9 @@ docs: .venv/docs.installed  ## the site, in build/site: open index.html
 
 bench: .venv/bench.installed  ## figures for the README: ratios, each checked for correctness first
 	$(BIN)/python -m benchmarks.encode
+	$(BIN)/python -m benchmarks.encode --preset default
+	$(BIN)/python -m benchmarks.cores
+	$(BIN)/python -m benchmarks.first_use
 	$(BIN)/python -m benchmarks.train
 	$(BIN)/python -m benchmarks.teach
 	$(BIN)/python -m benchmarks.scaling

@@ -23,7 +23,7 @@ from banyan.errors import BanyanError
 from tests.helpers.commands import unhurried
 
 COMMANDS = ["train", "tune", "classify", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
-COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline", "check"]
+COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline", "check", "warmup"]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -263,3 +264,11 @@ def test_without_the_native_kernels_numba_encodes(model_folder, model):
     vector, used = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rsplit(" ", 1)
     assert used.strip() == "True"
     np.testing.assert_allclose(json.loads(vector), model.encode("the cat sat"), atol=ROUNDING)
+
+
+def test_warmup_says_where_the_kernels_are(banyan, monkeypatch, model_folder):
+    assert banyan("warmup") == (0, f"native kernels ({kernels.INSTRUCTIONS[-1]}): nothing to compile\n", "")
+    monkeypatch.setenv("BANYAN_KERNELS", "numba")
+    code, out, _ = banyan("warmup", model_folder)
+    assert code == 0
+    assert Path(out.removeprefix("compiled into ").removesuffix(" and the folders beside it\n")).is_dir()

@@ -1,5 +1,6 @@
 """Numba's compiler, with a folder to keep what it compiles. It says so when it takes long.
 
+Encoding uses it only where the native kernels are missing (banyan.native); training on a CPU always does.
 Numba caches kernels beside their source or in the user's cache folder. Where neither can be written (a read-only
 container), it gets a temporary folder. Numba reads the setting when it is first imported, so every module that
 compiles kernels imports `njit` from here. BANYAN_PATIENCE is the time in seconds, by default 1, after which compiling
