@@ -18,6 +18,7 @@ from torture.campaign import Outcome, Plan
 
 CAMPAIGNS = ("folders", "strings", "faults", "twice", "numbers", "bombs", "serving", "shards")
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+_HEAD = "| campaign | tried | failed | of these | form | seed | commit | minutes |"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the figures into docs/reliability.md")
     options = parser.parse_args()
     os.environ["BANYAN_PATIENCE"] = "inf"  # an error must be the only line
-    rows, failed = {name: f"| {name} | 0 | 0 | not run | |" for name in CAMPAIGNS}, 0
+    failed = 0
     for name in options.campaigns or CAMPAIGNS:
         campaign = importlib.import_module(f"torture.{name}")
         started = time.monotonic()
@@ -37,10 +38,9 @@ def main() -> int:
             outcome = _outcome(campaign, Plan(Path(work), options.seed, options.long))
         minutes = (time.monotonic() - started) / 60
         print(f"{campaign.TITLE}: seed {options.seed}, {minutes:.1f} minutes", *outcome.lines(), sep="\n", flush=True)
-        rows[name] = _row(campaign.TITLE, outcome, minutes)
         failed += len(outcome.failed)
         if options.write:  # after each campaign: what is cut short keeps what it has
-            _write(list(rows.values()), options)
+            _write(campaign.TITLE, _row(campaign.TITLE, outcome, options, minutes))
     return 1 if failed else 0
 
 
@@ -52,24 +52,28 @@ def _outcome(campaign: Any, plan: Plan) -> Outcome:
         return Outcome(failed=[f"the campaign ended: {error!r}"])
 
 
-def _row(title: str, outcome: Outcome, minutes: float) -> str:
+def _row(title: str, outcome: Outcome, options: argparse.Namespace, minutes: float) -> str:
     parts: Counter[str] = Counter()
     for kind, count in outcome.tried.items():
         parts[kind.partition(",")[0]] += count
     told = [*(f"{kind} {count:,}" for kind, count in parts.items()), *(f"{name} {n}" for name, n in outcome.figures)]
     told += [f"not tried: {reason}" for reason in outcome.not_tried]
-    return f"| {title} | {parts.total():,} | {len(outcome.failed):,} | {'; '.join(told)} | {minutes:.0f} |"
-
-
-def _write(rows: list[str], options: argparse.Namespace) -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    form = "the long form" if options.long else "the form that takes an hour"
-    cores = os.cpu_count()
-    head = f"`python -m torture --write`, {form}, seed {options.seed}, commit {commit}, {cores} cores:\n\n"
-    table = "\n".join(["| campaign | tried | failed | of these | minutes |", "|---|---|---|---|---|", *rows])
+    form = "long" if options.long else "hour"
+    figures = [title, f"{parts.total():,}", f"{len(outcome.failed):,}", "; ".join(told)]
+    return f"| {' | '.join([*figures, form, str(options.seed), commit, f'{minutes:.1f}'])} |"
+
+
+def _write(title: str, row: str) -> None:
+    """Replace the row of a campaign on the page, or add it."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{head}{table}\n{END}{after}", encoding="utf-8")
+    figures, _, after = rest.partition(END)
+    rows = {line.split(" | ")[0]: line for line in figures.splitlines() if line.startswith("| ")}
+    rows |= {f"| {title}": row}
+    titles = [f"| {importlib.import_module(f'torture.{name}').TITLE}" for name in CAMPAIGNS]
+    table = [_HEAD, "|---|---|---|---|---|---|---|---|", *(rows.get(each, f"{each} | not run |") for each in titles)]
+    text = "\n".join([f"Written by `make torture` ({os.cpu_count()} cores):", "", *table])
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from torture.campaign import Outcome, Plan
 from torture.faults import inputs
 
 TITLE = "kills of Parquet encoding on Ray"
-KINDS = {"worker": (12, 100), "driver": (6, 60), "raylet": (4, 40)}  # kills in the hour, and in the long form
+KINDS = {"worker": (8, 100), "driver": (4, 60), "raylet": (3, 40)}  # kills in the hour, and in the long form
 FILES, ROWS, WORDS = 8, 10_000, 30  # a part must take long enough to be killed in
 SECONDS = 300  # until a run counts as hanging
 _TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

@@ -21,6 +21,7 @@ from banyan.classify.settings import Settings
 from banyan.classify.split import split
 from banyan.classify.trainer import prepared
 from banyan.encoder import WEIGHTS
+from banyan.support import files
 from tests.helpers.labelled import pairs, texts
 
 
@@ -143,10 +144,12 @@ def test_a_killed_run_ends_in_the_same_bits(base, tmp_path, monkeypatch):
     with pytest.raises(BanyanError, match=r"cannot resume: .* is not as it was written; --overwrite starts over"):
         train_classifier(base, known, tmp_path / "killed", epochs=3, resume=True, quiet=True)
     checkpoint.write_bytes(whole_checkpoint)
+    (checkpoint.parent / f".checkpoint.safetensors.1{files._here()}.tmp").mkdir()  # a process was killed as it saved
     resumed = train_classifier(base, known, tmp_path / "killed", epochs=3, resume=True, quiet=True)
     for name in (WEIGHTS, "classifier.safetensors", "classifier.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes(), name
     assert whole.model.fingerprint() == resumed.model.fingerprint()
+    assert not list((tmp_path / "killed").rglob("*.tmp"))
 
 
 _KILLED = """

@@ -326,6 +326,17 @@ def test_a_full_disk_is_one_sentence(collection, corpus, monkeypatch):
         collection.add(corpus.with_name("more.txt"))
 
 
+def test_a_disk_that_fails_while_an_index_is_created_is_one_sentence(collection, corpus, monkeypatch):
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("lance error: LanceError(IO): Input/output error (os error 5), src/object_store.rs")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lancedb.db.LanceDBConnection.create_table", failing)
+        with pytest.raises(BanyanError, match=r"^cannot write to .*index: lance error: .* \(os error 5\)"):
+            collection.add(corpus)
+    assert collection.add(corpus).added == 300
+
+
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("file", ["data", "_versions"])
 def test_a_last_write_that_lance_lost_is_undone_and_the_rows_are_read_again(

@@ -62,6 +62,8 @@ def train_classifier(
     read, told = _read(labelled, columns, pair, separator, display)
     with folder.held():
         folder.refuse_to_lose(resume, overwrite)
+        for place in (folder.out, folder.work):
+            files.remove_leftovers(place)
         learner, classes = prepared(before, read, asked)
         record = _record(learner, classes, asked)
         if resume and folder.record.exists():

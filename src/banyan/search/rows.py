@@ -33,6 +33,7 @@ OWN = ("text", "source", "row", "vector")  # columns that every row has
 WORDS = "_words"  # the text with the parts of compound names, for the full-text index; indexes of format 1 lack it
 _ABOUT = "banyan"  # a key of the table's metadata
 _LAST_BYTES = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}  # of every file of these kinds
+_ADVICE = "the rows indexed so far are kept, and the same command continues"
 OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
@@ -52,10 +53,11 @@ class Rows:
         kinds = (pa.string(), pa.string(), pa.int64(), pa.list_(pa.float32(), dim), pa.string())
         schema = pa.schema(list(zip((*OWN, WORDS), kinds, strict=True)))
         schema = schema.with_metadata({_ABOUT: json.dumps(about)})
-        rows = cls(folder, _database(folder).create_table(NAME, schema=schema))
-        rows._synced, rows._sums = set(), {"": ""}
-        rows._index_words(language)
-        rows._sync()
+        with _writing(folder):
+            rows = cls(folder, _database(folder).create_table(NAME, schema=schema))
+            rows._synced, rows._sums = set(), {"": ""}
+            rows._index_words(language)
+            rows._sync()
         return rows
 
     @property
@@ -124,7 +126,8 @@ class Rows:
         with needs("An index", "search"):
             import pyarrow as pa
         if kinds:
-            self._table.add_columns([pa.field(name, kind) for name, kind in kinds.items()])
+            with _writing(self._folder):
+                self._table.add_columns([pa.field(name, kind) for name, kind in kinds.items()])
 
     def append(self, columns: dict[str, Any], vectors: np.ndarray) -> None:
         """Add rows atomically. When this returns they are flushed to disk."""
@@ -135,13 +138,9 @@ class Rows:
         values = columns | {"vector": pa.FixedSizeListArray.from_arrays(flat, self.dim), WORDS: words}
         schema = self._table.schema
         missing = {field.name: pa.nulls(len(vectors), field.type) for field in schema if field.name not in values}
-        try:
+        with _writing(self._folder):
             self._table.add(pa.table([(values | missing)[field.name] for field in schema], schema=schema))
             self._sync()
-        except (RuntimeError, OSError) as error:
-            reason = "the disk is full" if "No space left" in str(error) else first_line(error)
-            advice = "the rows indexed so far are kept, and the same command continues"
-            raise BanyanError(f"cannot write to {self._folder}: {reason}; {advice}") from None
 
     def delete(self, where: str) -> int:
         """Delete rows. Return how many."""
@@ -268,8 +267,7 @@ class Rows:
         new = [path for path in _files(self._folder) if path not in self._synced]
         if any(map(_cut_short, new)):
             _go_back(new)
-            advice = "the rows indexed so far are kept, and the same command continues"
-            raise BanyanError(f"cannot write to {self._folder}: the disk is full, or failed; {advice}")
+            raise BanyanError(f"cannot write to {self._folder}: the disk is full, or failed; {_ADVICE}")
         for path in new:
             files.sync(path)
         for folder in {path.parent for path in new}:
@@ -310,6 +308,16 @@ def _go_back(new: list[Path]) -> None:
 def quoted(text: str) -> str:
     """Return the text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn Lance's error about a write into a BanyanError."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        reason = "the disk is full" if "No space left" in str(error) else first_line(error)
+        raise BanyanError(f"cannot write to {folder}: {reason}; {_ADVICE}") from None
 
 
 @contextmanager
