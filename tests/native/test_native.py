@@ -182,6 +182,17 @@ def test_a_file_that_differs_from_ours_is_left_to_the_library(change):
         assert Tokenizer.from_json(json.dumps(state))._fast is None
 
 
+@pytest.mark.parametrize("first", [0x4E00, 0x9F90, 0xAC00, 0xD790])
+def test_letters_that_are_loaded_at_once_have_the_entries_that_the_library_gives(first):
+    fast = Tokenizer.train([*lines(50), *(chr(code) * 3 for code in range(first, first + 3))], vocab_size=400)._fast
+    assert isinstance(fast, Native)
+    characters = fast._characters
+    characters.learn([first // 16])
+    page = int(characters.known.pages[first // 16])
+    expected = characters._entries([chr(code) for code in range(first, first + 16)], [])
+    assert characters.known.entries[page * 16 : page * 16 + 16].tolist() == expected
+
+
 # --- Safety ----------------------------------------------------------------------------------------------------------
 
 

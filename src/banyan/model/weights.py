@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from banyan.model.functions import GATES, Functions
 from banyan.model.word_ngrams import BUCKETS
 
 LARGEST = 1e6  # in absolute value: norms of the longest texts stay far from overflow
+_LARGE = 1 << 22  # bytes; NumPy asks for huge pages from here on
 _INTEGERS = {"lexical": np.dtype(np.int8), "lexical_idf": np.dtype(np.uint8)}  # all other weights are float32
 
 
@@ -23,7 +26,7 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
     try:
         with safe_open(path, "np") as file:
             _check_head((file.metadata() or {}).get("banyan", "{}"), path)
-            weights = {name: _as_used(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+            weights = {name: _as_used(name, _read(name, file, path)) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
     except (TypeError, AttributeError) as error:  # of a type that NumPy does not have, such as BF16
@@ -34,6 +37,22 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
             raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {dtype}")
     check_values(weights, str(path))
     return weights
+
+
+def _read(name: str, file: Any, path: Path) -> np.ndarray:
+    """A tensor of an open file. A large matrix is read into memory that NumPy allocates: NumPy asks for huge pages, in
+    which rows are found faster."""
+    shape = file.get_slice(name).get_shape()
+    if file.get_slice(name).get_dtype() != "F32" or 4 * math.prod(shape) < _LARGE:
+        return file.get_tensor(name)
+    with open(path, "rb") as data:
+        head = int.from_bytes(data.read(8), "little")
+        begin, end = json.loads(data.read(head))[name]["data_offsets"]
+        matrix = np.empty(shape, "<f4")
+        data.seek(8 + head + begin)
+        if end - begin != matrix.nbytes or data.readinto(matrix.data.cast("B")) != matrix.nbytes:
+            raise OSError("it changed while it was read")
+    return matrix
 
 
 def shapes_of(path: Path, config: Config) -> dict[str, tuple[int, ...]]:

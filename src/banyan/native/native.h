@@ -89,8 +89,8 @@ typedef struct {
     int64_t n_spellings;
     Word *words;
     int64_t slots;
-    uint64_t *prefixes; /* bits, by hash: whether a piece may begin with these characters, and not end there */
-    uint8_t *alone;     /* see `stands_alone` */
+    uint64_t *hints; /* by hash: whether characters may be a piece, and whether a longer one may begin with them */
+    uint8_t *alone;  /* see `stands_alone` */
     int32_t bytes[256];
     int64_t *merges; /* BPE: left << 42 | right << 21 | rank */
     int64_t merge_slots;
@@ -108,7 +108,7 @@ typedef struct {
     int64_t composite_slots;
 } Characters;
 
-#define PREFIX_BITS 21
+#define HINTS_LOG2 20
 #define PAGE 16
 #define N_PAGES (0x110000 / PAGE)
 #define LONGEST 256

@@ -71,7 +71,7 @@ void dealloc_of(PyObject *self) {
 static void pieces_dealloc(PyObject *self) {
     Pieces *p = &((PiecesObject *)self)->pieces;
     PyMem_RawFree(p->spellings), PyMem_RawFree(p->merged), PyMem_RawFree(p->scores);
-    free(p->words), free(p->prefixes), free(p->alone), free(p->merges);
+    free(p->words), free(p->hints), free(p->alone), free(p->merges);
     dealloc_of(self);
 }
 

@@ -21,11 +21,19 @@ static inline int64_t slot_of(int64_t key, int64_t slots) { return fold((uint64_
 
 static inline uint64_t extend(uint64_t key, int32_t value) { return (key ^ (uint32_t)value) * SPREAD; }
 
-static inline uint64_t prefix_bit(uint64_t key) { return (key ^ key >> 32) & (((uint64_t)1 << PREFIX_BITS) - 1); }
+/* What is known about characters from their hash alone, in two bits of `hints`. Both may be set without reason. */
+enum { MAY_BE_A_PIECE = 1, MAY_GO_ON = 2 };
 
-static inline bool may_go_on(uint64_t key, const Pieces *pieces) {
-    uint64_t bit = prefix_bit(key);
-    return pieces->prefixes[bit >> 6] >> (bit & 63) & 1;
+static inline uint64_t hint_at(uint64_t key) { return (key ^ key >> 32) & (((uint64_t)1 << HINTS_LOG2) - 1); }
+
+static inline int hint_of(uint64_t key, const Pieces *pieces) {
+    uint64_t at = hint_at(key);
+    return pieces->hints[at >> 5] >> (at & 31) * 2 & 3;
+}
+
+static inline void hint(uint64_t key, uint64_t what, Pieces *pieces) {
+    uint64_t at = hint_at(key);
+    pieces->hints[at >> 5] |= what << (at & 31) * 2;
 }
 
 static int64_t *empty_table(int64_t slots) {
@@ -66,8 +74,8 @@ bool add_merges(Pieces *pieces, const int64_t *left, const int64_t *right, int64
 bool add_words(Pieces *pieces, const int64_t *starts, const int64_t *sizes) {
     int64_t slots = pieces->slots = power_above(pieces->n_pieces);
     Word *words = pieces->words = malloc((size_t)slots * sizeof *words);
-    pieces->prefixes = calloc((size_t)1 << (PREFIX_BITS - 6), sizeof *pieces->prefixes);
-    if (!words || !pieces->prefixes)
+    pieces->hints = calloc((size_t)1 << (HINTS_LOG2 - 5), sizeof *pieces->hints);
+    if (!words || !pieces->hints)
         return false;
     memset(words, 0xFF, (size_t)slots * sizeof *words);
     for (int64_t piece = 0; piece < pieces->n_pieces; piece++) {
@@ -76,9 +84,7 @@ bool add_words(Pieces *pieces, const int64_t *starts, const int64_t *sizes) {
         uint64_t key = SEED;
         for (int64_t at = 0; at < sizes[piece]; at++) {
             key = extend(key, pieces->spellings[starts[piece] + at]);
-            uint64_t bit = prefix_bit(key);
-            if (at + 1 < sizes[piece])
-                pieces->prefixes[bit >> 6] |= (uint64_t)1 << (bit & 63);
+            hint(key, at + 1 < sizes[piece] ? MAY_GO_ON : MAY_BE_A_PIECE, pieces);
         }
         int64_t slot = fold(key, slots);
         while (words[slot].piece >= 0)
@@ -173,7 +179,8 @@ static int64_t split(const int32_t *values, int64_t size, const Pieces *pieces, 
         int64_t stop = at + pieces->reach < size ? at + pieces->reach : size;
         for (int64_t end = at + 1; end <= stop; end++) {
             key = extend(key, values[end - 1]);
-            int32_t found = find(values + at, end - at, key, pieces);
+            int hints = hint_of(key, pieces);
+            int32_t found = hints & MAY_BE_A_PIECE ? find(values + at, end - at, key, pieces) : -1;
             if (found >= 0) {
                 known |= end == at + 1;
                 double score = best[at] + pieces->scores[found];
@@ -183,7 +190,7 @@ static int64_t split(const int32_t *values, int64_t size, const Pieces *pieces, 
                     origin[end] = (int32_t)at;
                 }
             }
-            if (!may_go_on(key, pieces))
+            if (!(hints & MAY_GO_ON))
                 break;
         }
         if (!known && best[at] + pieces->unknown > best[at + 1]) {

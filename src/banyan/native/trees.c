@@ -99,9 +99,10 @@ static inline float *place_of_parent(Space *space, int64_t i, int64_t j, int32_t
     return space->work + (size_t)space->slot[i] * stride;
 }
 
-const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children) {
-    if (!reserve(space, n, trees->size))
+const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *given, int32_t *children) {
+    if (!reserve(given, n, trees->size))
         return NULL;
+    Space here = *given, *space = &here; /* so that the compiler knows that no store changes these pointers */
     int shift = 6;
     while (n >> (2 * shift) > 0)
         shift++;

@@ -15,6 +15,7 @@ from banyan.tokenizer.rules import utf8
 from banyan.tokenizer.tables import (
     COMPOSING,
     FREE,
+    LETTER,
     LONGEST,
     MANY,
     ODD,
@@ -32,6 +33,9 @@ from banyan.tokenizer.tables import (
 
 _UNKNOWN = -10.0  # `tokenizers` gives an unknown character the lowest score minus ten
 _FIRST_JOINING = 0x300  # no code point below composes with the one before it
+# Pages that are loaded together: Latin with punctuation; Chinese characters; Korean syllables.
+_LATIN = frozenset((*range(0x80 // PAGE, 0x250 // PAGE), *range(0x2000 // PAGE, 0x2070 // PAGE)))
+_PLAIN = tuple(frozenset(range(first // PAGE, end // PAGE)) for first, end in ((0x4E00, 0x9FA0), (0xAC00, 0xD7A0)))
 
 
 class Fast(Protocol):
@@ -80,19 +84,30 @@ class Characters:
         with self._lock:
             known = self.known
             index = known.pages.copy()
-            new = [page for page in pages if index[page] < 0]
-            if not new:  # another thread was faster
+            wanted = {page for page in pages if index[page] < 0}
+            if not wanted:  # another thread was faster
                 return
-            index[new] = np.arange(len(new)) + len(known.entries) // PAGE
+            for group in (_LATIN, *_PLAIN):
+                wanted |= group if wanted & group else set()
+            plain = sorted(wanted & (_PLAIN[0] | _PLAIN[1]))
+            new = sorted(page for page in wanted - {*plain} if index[page] < 0)
+            index[new + plain] = np.arange(len(new) + len(plain)) + len(known.entries) // PAGE
             codes = [chr(code) for page in new for code in range(page * PAGE, (page + 1) * PAGE)]
             expansions = known.expansions.tolist()
-            entries = self._entries(codes, expansions)
+            entries = self._entries(codes, expansions) if codes else []
+            joins = max(codes, default="") >= chr(_FIRST_JOINING)
             self.known = Known(
                 pages=index,
-                entries=np.concatenate([known.entries, np.array(entries, np.int64)]),
+                entries=np.concatenate([known.entries, np.array(entries, np.int64), self._plain(plain)]),
                 expansions=np.array(expansions, np.int64),
-                composites=composites()[0] if max(codes) >= chr(_FIRST_JOINING) else known.composites,
+                composites=composites()[0] if joins else known.composites,
             )
+
+    def _plain(self, pages: list[int]) -> Longs:
+        """The entries of letters that stay as they are and never join: what `_entries` returns for them."""
+        codes = (np.array(pages, np.int64)[:, None] * PAGE + np.arange(PAGE)).ravel()
+        values = np.array([self.value(chr(code)) for code in codes.tolist()], np.int64)
+        return entry(0, LETTER, whole=True) | (values & 0xFFFFFFFF)
 
     def _entries(self, codes: list[str], expansions: list[int]) -> list[int]:
         apart = "\ue000" if "\n" in codes else "\n"  # a separator that keeps its neighbours from composing
