@@ -51,6 +51,23 @@ def test_what_is_in_a_held_folder_stays_until_it_is_cleared(tmp_path):
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("operation", ["unlink", "rmdir"])
+def test_a_disk_that_fails_once_leaves_no_empty_folder(tmp_path, monkeypatch, operation):
+    real, failed = getattr(Path, operation), []
+
+    def failing_once(path: Path, *more: object) -> None:
+        if not failed:
+            failed.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+        real(path, *more)
+
+    monkeypatch.setattr(Path, operation, failing_once)
+    with files.held(tmp_path / "folder", "busy"):
+        pass
+    assert failed
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_where_no_folder_can_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     refused = pytest.raises(BanyanError, match=r"cannot create the folder .*file: File exists")
