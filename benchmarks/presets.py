@@ -22,9 +22,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from banyan import reference
 from banyan.config import Config
 from banyan.encoder import Banyan
-from banyan.model import BanyanModel, crops, initial, lexical, objective
+from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import Dropout
 from banyan.model.graph import with_sublinear_tf
+from banyan.model.word_ngrams import SAMPLE, WordNgrams, spelling, weights_of
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 from banyan.training.run import suitable_epochs
@@ -74,8 +75,8 @@ def _drawn(tokens: np.ndarray, offsets: np.ndarray, size: int, rng: np.random.Ge
 def _of_step(model: BanyanModel, batch: Ragged, step: int) -> int:
     config = model.config
     dropout = Dropout(config.dropout, config.seed, step, config.leaf_dropout)
-    cut = crops.smallest_part(config)
-    graph: Any = model.structure(*(crops.batch_with_crops(*batch, dropout, cut) if cut else batch), dropout)
+    cut = crops.cut(config)
+    graph: Any = model.structure(*(crops.batch_with_crops(*batch, dropout, *cut) if cut else batch), dropout)
     with FlopCounterMode(display=False) as counter:
         objective.loss(model, model(graph, dropout)).backward()
     counted = counter.get_total_flops()
@@ -92,9 +93,8 @@ def untrained(config: Config, tokenizer: Tokenizer, text: list[str]) -> Banyan:
     weights = {"embedding": rng.normal(size=(tokenizer.vocab_size, config.dim)).astype(np.float32)}
     for name in reference.Functions._fields:
         weights[name] = rng.uniform(2, 3, config.width).astype(np.float32)
-    if config.lexical_dim:
-        sketches = initial.character_sketches(tokenizer.pieces, *tokenizer.encode(text), config.lexical_dim, 0)
-        weights["lexical"] = lexical.rounded(sketches)
+    if config.hashes_words:
+        weights["lexical_idf"] = weights_of(*tokenizer.encode(text[:SAMPLE]), spelling(tokenizer.pieces))
     return Banyan(config, tokenizer, weights)
 
 
@@ -105,8 +105,10 @@ def check(model: Banyan, text: list[str]) -> None:
         tokens, offsets = with_sublinear_tf(*batch) if config.sublinear_tf else batch
         graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
-        if config.lexical_dim:
-            sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)
+        if config.hashes_words:
+            given = spelling(model.tokenizer.pieces), model.weights["lexical_idf"]
+            of_words = WordNgrams(*given, config.lexical_dim, config.sublinear_tf).contributions(*batch)
+            sums = of_words.astype(np.float64).sum(0)
             root = np.concatenate([root / np.linalg.norm(root), sums * config.lexical_weight / np.linalg.norm(sums)])
         np.testing.assert_allclose(found, root, rtol=1e-4, atol=1e-4)
 

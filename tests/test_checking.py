@@ -44,7 +44,8 @@ def test_what_was_written_is_found_as_written(written, name, banyan):
 def test_a_flipped_bit_is_named_wherever_it_is(written, tmp_path):
     names = ["model/model.safetensors", "model/tokenizer.json", "out.npy", "run/training/store/tokens.bin"]
     names += ["run/training/checkpoint.safetensors", "index/index.json", "model/config.json"]
-    names += ["run/training/store/meta.json", "run/metrics.jsonl"]
+    names += ["run/training/store/meta.json", "run/metrics.jsonl", "run/training/run.json"]
+    names += ["run/training/tokenizer.json"]
     names += [str(path.relative_to(written)) for path in (written / "index" / "rows.lance").rglob("*.lance")]
     names += [str(path.relative_to(written)) for path in (written / "index" / "rows.lance").rglob("*.manifest")]
     for name in names:

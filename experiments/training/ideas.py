@@ -197,10 +197,4 @@ IDEAS = [
         for name, settings in _FOURTEENTH.items()
         for language in ("en", "ha")
     ),
-    *(
-        _idea(f"fourteenth-{name}-{n}", WORDS, _FOURTEENTH[name], {"passage_sentences": n}, group="fourteenth-list",
-              language=PARAGRAPHS, preset="default")
-        for name in ("7", "10-more-half")
-        for n in (1, 2)
-    ),
 ]

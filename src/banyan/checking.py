@@ -71,10 +71,17 @@ def _model(folder: Path) -> Iterator[str | None]:
 
 
 def _run(folder: Path) -> Iterator[str | None]:
-    work = folder / "training"
-    yield from checksums.damaged(work / "store" / checksums.SUMS)
+    for place in ("training", "training/store"):
+        yield from checksums.damaged(folder / place / checksums.SUMS)
+    if (folder / RUN).exists():
+        yield from _raised(lambda: _sealed(folder / RUN))
     if (folder / CHECKPOINT).exists():
         yield from _raised(lambda: _checkpoint(folder))
+
+
+def _sealed(path: Path, remedy: str = "") -> None:
+    if not checksums.is_whole(files.read_json(path)):
+        raise BanyanError(f"{path} is not as it was written{remedy}")
 
 
 def _checkpoint(folder: Path) -> None:
@@ -103,15 +110,12 @@ def _encoded(path: Path) -> Iterator[str | None]:
 
 
 def _index(folder: Path, repair: bool) -> Iterator[str | None]:
-    from banyan.search.index import Index, record_is_whole
+    from banyan.search.index import Index
 
     if repair and not (folder / INDEX).exists():
         Index.restore(folder)
     if (folder / INDEX).exists():
-        whole: list[bool] = []
-        yield from _raised(lambda: whole.append(record_is_whole(folder)))
-        if whole == [False]:
-            yield f"{folder / INDEX} is not as it was written; `--repair` restores it once it is removed"
+        yield from _raised(lambda: _sealed(folder / INDEX, "; `--repair` restores it once it is removed"))
     if not (folder / checksums.SUMS).exists():
         yield None
     yield from checksums.damaged(folder / checksums.SUMS)

@@ -255,6 +255,11 @@ class Config:
         return bool(self.teacher_weight or self.teacher_infonce_weight)
 
     @property
+    def needs_sentences(self) -> bool:
+        """Whether a part of the loss depends on whole sentences, and not only on the parts that InfoNCE compares."""
+        return self.objective != "none" or self.has_teacher or bool(self.pairs_weight)
+
+    @property
     def hashes_words(self) -> bool:
         """Whether there are lexical dimensions, and they hold n-grams of words."""
         return self.lexical_dim > 0 and self.lexical_ngrams == "words"
@@ -401,7 +406,7 @@ _TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "default": _DEFAULT,
-    SMALL_PRESET: {**_DEFAULT, "candidates": "batch"},
+    SMALL_PRESET: {**_DEFAULT, "objective": "none"},
     "taught": _TAUGHT,
     "translated": {
         **_TAUGHT,

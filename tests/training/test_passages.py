@@ -153,7 +153,7 @@ def test_a_window_holds_the_passages_and_parts_of_the_cpu(monkeypatch):
     config = Config(passage_sentences=2)
     passages = all_of(store, config).passages(config, 3)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    drawing = windows.DeviceStore(passages, len(store.tokens), device, False, 0.3)
+    drawing = windows.DeviceStore(passages, len(store.tokens), device, False, crops.Cut(0.3, True))
     chosen = [np.array([5, 0, 7, 1]), np.array([2, 3, 9, 8])]
     dropouts = [Dropout(0.1, 8, step) for step in (5, 6)]
     window = drawing.draw(chosen, dropouts)
@@ -250,6 +250,7 @@ def test_a_run_by_the_gpu_kernels_draws_the_passages_of_the_cpu(tmp_path, monkey
     corpus = tmp_path / "documents.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 2, "layout": "running", **RUNNING}
+    same["preset"] = "default"
     train(corpus, tmp_path / "cpu", **same)
     monkeypatch.setattr(backends, "choose", lambda *given: backends.named("triton"))
     monkeypatch.setattr(devices, "window", lambda device: 2)

@@ -29,6 +29,7 @@ from banyan.support import devices
 from banyan.training import checkpoint, passages, train
 from banyan.training import run as training
 from banyan.training.folder import Given
+from banyan.training.metrics import estimate
 from tests.helpers.corpora import lines, write_lines
 from tests.helpers.training import SMALL, digest, interrupted_at, metrics
 
@@ -180,7 +181,7 @@ def test_killed_training_resumes_bit_identically(train_and_die, corpus, tmp_path
 
 def test_ctrl_c_saves_and_resumes_bit_identically(banyan, corpus, tmp_path):
     settings = ["--resume", "--dim", "16", "--channels", "8", "--batch-size", "8", "--vocab-size", "400"]
-    settings += ["--epochs", "8", "--device", "cpu"]
+    settings += ["--preset", "default", "--epochs", "8", "--device", "cpu"]
     command = [sys.executable, "-m", "banyan", "train", corpus, "--out", tmp_path / "stopped", *settings]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300
@@ -351,7 +352,7 @@ def test_figures_are_fetched_from_wherever_they_are():
 def test_a_loss_that_explodes_within_a_window_is_found_at_its_step(corpus, tmp_path, monkeypatch):
     def found() -> tuple[str, list[dict]]:
         with pytest.raises(BanyanError, match=r"the loss became (nan|inf) at step \d+: try a lower lr") as caught:
-            train(corpus, tmp_path / "out", epochs=20, lr=1e30, overwrite=True, **SMALL)
+            train(corpus, tmp_path / "out", preset="default", epochs=20, lr=1e30, overwrite=True, **SMALL)
         return str(caught.value), metrics(tmp_path / "out")
 
     alone = found()
@@ -571,7 +572,12 @@ def test_what_a_model_to_start_from_fixes_cannot_be_changed(trained, corpus, tmp
 
 def test_a_loss_that_explodes_stops_with_a_sentence(corpus, tmp_path):
     with pytest.raises(BanyanError, match=r"the loss became .*: try a lower lr"):
-        train(corpus, tmp_path / "out", epochs=20, lr=1e30, **SMALL)
+        train(corpus, tmp_path / "out", preset="default", epochs=20, lr=1e30, **SMALL)
+
+
+def test_weights_that_explode_under_a_finite_loss_stop_with_a_sentence(corpus, tmp_path):
+    with pytest.raises(BanyanError, match=r"a weight became NaN or larger than 1e\+06 by step \d+: try a lower lr"):
+        train(corpus, tmp_path / "out", preset="light", epochs=2, lr=1e30, **SMALL)
 
 
 OLD_KIND, OLD_RATE = "crop_kind", "lr_end"  # settings of 0.1.0
@@ -653,3 +659,11 @@ def test_a_config_gives_the_model_of_its_preset_and_overrides(corpus, tmp_path):
     assert digest(tmp_path / "config") == digest(tmp_path / "overrides")
     with pytest.raises(BanyanError, match="config holds every setting: leave out preset, lr"):
         train(corpus, tmp_path / "out", config=config, preset="paper", lr=1e-3, quiet=True)
+
+
+def test_the_time_that_training_takes_is_told_before_it_starts(monkeypatch):
+    monkeypatch.setenv("BANYAN_THREADS", "2")
+    light, default = (Config.from_preset(name) for name in ("light", "default"))
+    told = [estimate(light, tokens, "cpu") for tokens in (10**5, 10**7, 10**8)]
+    assert told == ["", ", about 1 minute", ", about 10 minutes"]
+    assert estimate(default, 10**8, "cpu") == estimate(light, 10**8, "cuda") == ""

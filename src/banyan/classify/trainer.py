@@ -24,7 +24,7 @@ from banyan.classify.settings import Settings
 from banyan.classify.split import split
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.display import Display, duration
 from banyan.training import card
 from banyan.training.folder import CARD, RESULTS, RunFolder
@@ -155,7 +155,8 @@ def _record(learner: Learner, classes: list[str], settings: Settings) -> dict[st
 def _begin(folder: RunFolder, record: dict[str, Any]) -> None:
     """Record the run. Remove what an earlier one left."""
     folder.checkpoint.unlink(missing_ok=True)
-    files.write_text(folder.record, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(checksums.sealed(record), indent=2, ensure_ascii=False)
+    files.write_text(folder.record, f"{text}\n")
     for name in RESULTS:
         (folder.out / name).unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ and every resumed run draws the same parts. A sentence of one token is both of i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,21 @@ from banyan.model.graph import runs_of_tokens
 STREAM = RIGHT_MESSAGE + 1  # random numbers of a step, beside those of its dropout
 
 
-def smallest_part(config: Config) -> float | None:
-    """The smallest share of a sentence that a part may have; None if no parts are needed."""
-    return config.infonce_min_part if config.infonce_weight else None
+class Cut(NamedTuple):
+    """How the sentences of a batch are cut."""
+
+    smallest: float  # the smallest share of a sentence that a part may have
+    whole: bool  # whether the sentences themselves are in the batch too
+
+    @property
+    def texts(self) -> int:
+        """The texts in a batch for each sentence."""
+        return 3 if self.whole else 2
+
+
+def cut(config: Config) -> Cut | None:
+    """How sentences are cut under these settings; None if they are not."""
+    return Cut(config.infonce_min_part, config.needs_sentences) if config.infonce_weight else None
 
 
 def draw(lengths: np.ndarray, dropouts: Sequence[Dropout], smallest: float) -> tuple[np.ndarray, np.ndarray]:
@@ -38,19 +51,19 @@ def draw(lengths: np.ndarray, dropouts: Sequence[Dropout], smallest: float) -> t
 
 
 def with_crops(
-    starts: np.ndarray, lengths: np.ndarray, dropouts: Sequence[Dropout], smallest: float
+    starts: np.ndarray, lengths: np.ndarray, dropouts: Sequence[Dropout], smallest: float, whole: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """Starts and lengths of batches of passages [steps, B], followed by those of all first and of all second parts
-    [steps, 3·B]."""
+    [steps, 3·B]. Without whole, only those of the parts [steps, 2·B]."""
     begin, size = draw(lengths, dropouts, smallest)
     begin += starts[:, None]
-    steps = len(lengths)
-    return np.hstack([starts, begin.reshape(steps, -1)]), np.hstack([lengths, size.reshape(steps, -1)])
+    begin, size = begin.reshape(len(lengths), -1), size.reshape(len(lengths), -1)
+    return (np.hstack([starts, begin]), np.hstack([lengths, size])) if whole else (begin, size)
 
 
 def batch_with_crops(
-    tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout, smallest: float
+    tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout, smallest: float, whole: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A ragged batch of B sentences, then their B first parts, then their B second parts."""
-    starts, lengths = with_crops(offsets[None, :-1], np.diff(offsets)[None], [dropout], smallest)
+    """A ragged batch of B sentences (without whole, none), then their B first parts, then their B second parts."""
+    starts, lengths = with_crops(offsets[None, :-1], np.diff(offsets)[None], [dropout], smallest, whole)
     return runs_of_tokens(tokens, starts[0], lengths[0])

@@ -54,7 +54,7 @@ def terms(config: Config) -> list[Term]:
 
 def losses(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The loss of a step, and its parts: unweighted, detached and in the order of `terms`. With InfoNCE, the batch must
-    contain the parts of its sentences (banyan.model.crops).
+    contain the parts of its sentences (banyan.model.crops), after the sentences if a term needs those.
 
     targets: the teacher's vectors of the batch's sentences [B, T], if a teacher trains the model."""
     asked = terms(model.config)
@@ -127,15 +127,16 @@ def teacher_infonce(roots: Tensor, targets: Tensor, temperature: float) -> Tenso
 
 
 def agreement(model: BanyanModel, passes: Passes, targets: Tensor | None = None) -> Tensor:
-    return infonce(passes.roots, model.config.infonce_temperature)
+    n = len(passes.roots) // 3 if model.config.needs_sentences else 0
+    return infonce(passes.roots[n:], model.config.infonce_temperature)
 
 
 def infonce(roots: Tensor, temperature: float) -> Tensor:
     """InfoNCE between the first and the second parts of sentences, with the other sentences of the batch as negatives,
     averaged over both directions.
 
-    roots: those of B sentences, then of their first parts, then of their second parts [3·B, E]."""
-    first, second = torch.nn.functional.normalize(roots[len(roots) // 3 :]).chunk(2)
+    roots: those of the first parts of B sentences, then of their second parts [2·B, E]."""
+    first, second = torch.nn.functional.normalize(roots).chunk(2)
     logits = first @ second.T / temperature
     return ((logits.logsumexp(1) + logits.logsumexp(0)) / 2 - logits.diagonal()).mean()
 

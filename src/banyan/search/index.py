@@ -10,7 +10,6 @@ killed between the two leaves rows that index.json does not record; the next pro
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from banyan.search import memory
 from banyan.search.columns import Columns, with_free_names
 from banyan.search.memory import Memory
 from banyan.search.rows import Rows, quoted
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class Index:
 
     def save(self) -> None:
         values = {"format": FORMAT, "banyan_version": __version__, **_as_json(self.record)}
-        values["checksum"] = _checksum(values)
+        values = checksums.sealed(values)
         files.write_text(self.folder / RECORD, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
     def delete(self, where: str) -> int:
@@ -333,17 +332,6 @@ def _as_json(record: Record) -> dict[str, Any]:
     values = asdict(record)
     del values["model"]["earlier"]
     return values
-
-
-def record_is_whole(folder: Path) -> bool:
-    """Whether index.json is as it was written. (Those of format 1 have no checksum.)"""
-    values = files.read_json(folder / RECORD)
-    return not isinstance(values, dict) or values.get("checksum", _checksum(values)) == _checksum(values)
-
-
-def _checksum(values: dict[str, Any]) -> str:
-    kept = {name: value for name, value in values.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _make(folder: Path) -> None:

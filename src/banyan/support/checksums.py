@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from banyan.support import files
 
@@ -25,6 +27,21 @@ def digest(path: Path) -> str:
 def of_text(text: str) -> str:
     """Return the SHA-256 of a text that will be written in UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a JSON file with their checksum among them."""
+    return {**values, "checksum": _of_values(values)}
+
+
+def is_whole(values: Any) -> bool:
+    """Return whether values are as they were sealed. (Files of earlier versions have no checksum.)"""
+    return not isinstance(values, dict) or values.get("checksum", "") in ("", _of_values(values))
+
+
+def _of_values(values: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in values.items() if name != "checksum"}
+    return of_text(json.dumps(kept, sort_keys=True))
 
 
 def write(folder: Path, names: Iterable[str], later: Mapping[str, str] | None = None) -> None:

@@ -16,7 +16,7 @@ from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.checksums import SUMS
 
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
@@ -210,11 +210,11 @@ class RunFolder:
             files.remove_leftovers(folder)
         # In this order, a kill in between never leaves one run's state under another's settings.
         if not resume:
-            _remove(self.checkpoint, self.work / TOKENIZER)
+            _remove(self.checkpoint, self.work / SUMS, self.work / TOKENIZER)
         record = {**json.loads(config.to_json()), "given": dataclasses.asdict(given)}
         if self.processes > 1:
             record["processes"] = self.processes
-        files.write_text(self.record, json.dumps(record, indent=2) + "\n")
+        files.write_text(self.record, json.dumps(checksums.sealed(record), indent=2) + "\n")
         if not resume:
             _remove(*(self.out / name for name in RESULTS))
 

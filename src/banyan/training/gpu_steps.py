@@ -144,7 +144,7 @@ class Steps:
     def _batch_size(self, batch: Batch) -> int:
         """The sentences of a batch without their crops."""
         together = len(batch.offsets) - 1
-        return together if self.store.smallest_part is None else together // 3
+        return together if self.store.cut is None else together // self.store.cut.texts
 
     def _step(self, batch: Batch, noise: Noise, sentences: Tensor, salt: int = 0) -> None:
         """One step: structure, forward, backward, optimiser."""

@@ -68,7 +68,7 @@ class DeviceStore:
     """Draws batches of passages. The tokens live on the device if they fit; otherwise each window copies its own.
 
     part: the passages of the current epoch.
-    smallest_part: the smallest share of a passage that one of its two parts may have; None: no parts.
+    cut: how passages are cut into parts; None: they are not.
     vectors: the teacher's vectors of all sentences of the store, if there is a teacher."""
 
     def __init__(
@@ -77,11 +77,11 @@ class DeviceStore:
         vocab_size: int,
         device: torch.device,
         plain: bool,
-        smallest_part: float | None = None,
+        cut: crops.Cut | None = None,
         vectors: np.ndarray | None = None,
     ) -> None:
         self.part, self.store, self.vocab_size = part, part.store, vocab_size
-        self.device, self.plain, self.smallest_part = device, plain, smallest_part
+        self.device, self.plain, self.cut = device, plain, cut
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         free = torch.cuda.mem_get_info(device)[0] if self.stream else 2**63
         fits = 4 * self.store.n_tokens < free / SHARE
@@ -133,9 +133,9 @@ class DeviceStore:
     def _spans(self, batches: Sequence[np.ndarray], dropouts: Sequence[Dropout]) -> tuple[np.ndarray, np.ndarray]:
         """Starts and lengths of the passages in each batch [steps, B], followed by those of their parts."""
         starts, lengths = self.part[np.stack(batches)].spans()
-        if self.smallest_part is None:
+        if self.cut is None:
             return starts, lengths
-        return crops.with_crops(starts, lengths, dropouts, self.smallest_part)
+        return crops.with_crops(starts, lengths, dropouts, *self.cut)
 
     def _tokens(self, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.tokens is None:

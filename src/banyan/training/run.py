@@ -34,6 +34,7 @@ from banyan.evaluate.similarity import Pairs, spearman
 from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.graph import runs_of_tokens
+from banyan.model.weights import LARGEST
 from banyan.support import devices, files
 from banyan.support.display import COMPILING, Display, duration
 from banyan.tokenizer import Tokenizer
@@ -42,14 +43,14 @@ from banyan.training.checkpoint import Progress
 from banyan.training.distributed import Processes
 from banyan.training.folder import CARD, LOSS, METRICS, RunFolder
 from banyan.training.lessons import Lessons
-from banyan.training.metrics import Metrics, Pace, epoch_line, tensorboard_writer
+from banyan.training.metrics import Metrics, Pace, epoch_line, estimate, tensorboard_writer
 from banyan.training.passages import HELD_OUT, Part, of_lessons, parts
 
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
 
 TEN_MILLION = 900  # steps per epoch of a corpus of ten million words; smaller corpora get more epochs
-FEWEST = {"all": 5, "batch": 3}  # epochs, by softmax candidates
+FEWEST, FEWEST_CHEAP = 5, 3  # epochs; without a softmax over the whole vocabulary
 MOST = 15
 TAUGHT_STEPS = 1500  # with a teacher: so many steps at least, within these numbers of epochs
 TAUGHT_EPOCHS = {"lines": (2, 50), "translations": (10, 100)}
@@ -65,7 +66,8 @@ def suitable_epochs(steps: int, config: Config) -> int:
     if config.pairs_weight:
         fewest, most = TUNED_EPOCHS
         return min(max(math.ceil(TUNED_STEPS / steps), fewest), most)
-    fewest = FEWEST[config.candidates]
+    cheap = config.candidates == "batch" or config.objective == "none"
+    fewest = FEWEST_CHEAP if cheap else FEWEST
     return min(max(math.ceil(fewest * TEN_MILLION / steps), fewest), MOST)
 
 
@@ -106,7 +108,7 @@ class Run:
         self.config, self.model, self.tokenizer = model.config, model, tokenizer
         self.display, self.pairs, self.summary, self.lessons = display, pairs, summary, lessons
         self.share = share  # passages per step in this process
-        self.smallest_part = crops.smallest_part(self.config)
+        self.cut = crops.cut(self.config)
         self.terms = objective.terms(self.config)
         self.device = model.embedding.device
         self.text, held_out = self._parts(store, dev)
@@ -239,6 +241,7 @@ class Run:
             held_out = f" in {paragraphs:,.0f} paragraphs{held_out}"
         where = devices.described(self.device, self.model.precision)
         processes = f" in each of {self.us.world} processes" if self.us.several else ""
+        processes += estimate(self.config, self.text.spans()[1].sum() * self.epochs, self.device.type)
         self.display.note(f"training on {sentences:,.0f} sentences{held_out}: {steps:,} steps on {where}{processes}")
 
     def _averaged(self, loss: _Loss) -> nn.Module:
@@ -248,7 +251,7 @@ class Run:
         averaged = nn.parallel.DistributedDataParallel(loss, gradient_as_bucket_view=True)
         # Its first backward pass reduces gradients in a different order from all later ones. A dummy pass comes first,
         # so that a resumed run gives the same bits as an uninterrupted one.
-        for graph, targets in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.smallest_part):
+        for graph, targets in self._graphs(self.train_part, [np.arange(1)], [NO_DROPOUT], self.cut):
             averaged(graph, NO_DROPOUT, targets)[0].backward()
         self.optimiser.zero_grad(set_to_none=True)
         return averaged
@@ -259,7 +262,7 @@ class Run:
         from banyan.training.gpu_windows import DeviceStore, Room
 
         plain = self.config.trees == "plain"
-        given = self.train_part, self.tokenizer.vocab_size, self.device, plain, self.smallest_part
+        given = self.train_part, self.tokenizer.vocab_size, self.device, plain, self.cut
         store = DeviceStore(*given, self.lessons.vectors if self.lessons else None)
         return Steps(
             self.model,
@@ -304,17 +307,18 @@ class Run:
         part = self.train_part[indices]
         lengths = part.spans()[1]
         sentences, tokens, trees = int(part.counts.sum()), int(lengths.sum()), len(lengths)
-        if self.smallest_part is None:
-            return sentences, tokens, 2 * tokens - trees
-        of_crops = tokens + int((lengths == 1).sum())  # a passage of one token is both of its parts
-        return sentences, tokens, 2 * (tokens + of_crops) - 3 * trees
+        nodes = 2 * tokens - trees
+        if self.cut is None:
+            return sentences, tokens, nodes
+        of_crops = 2 * (tokens + int((lengths == 1).sum()) - trees)  # a passage of one token is both of its parts
+        return sentences, tokens, nodes + of_crops if self.cut.whole else of_crops
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
         """The loss of each step, its parts, and the nodes, as numbers or as tensors on the device. A single process
         can stop between steps."""
         losses, terms, nodes = [], [], []
         dropouts = [self._dropout(i) for i in range(len(window))]
-        graphs = self._graphs(self.train_part, window, dropouts, self.smallest_part)
+        graphs = self._graphs(self.train_part, window, dropouts, self.cut)
         for i, ((graph, targets), dropout) in enumerate(zip(graphs, dropouts, strict=False)):
             loss, parts = self._step(graph, dropout, targets, i)
             losses.append(loss)
@@ -339,15 +343,15 @@ class Run:
         part: Part,
         chosen: Sequence[np.ndarray],
         dropouts: Sequence[Dropout],
-        smallest_part: float | None = None,
+        cut: crops.Cut | None = None,
     ) -> Iterator[tuple[Any, Tensor | None]]:
         """The graph of each batch and the teacher's vectors of its texts. Graphs are made one at a time, because they
-        depend on the current weights. With smallest_part, they include the two parts of each passage."""
+        depend on the current weights. With cut, they have the two parts of each passage."""
         tokens = np.asarray(part.store.tokens)
         for indices, dropout in zip(chosen, dropouts, strict=True):
             starts, lengths = part[indices[None]].spans()
-            if smallest_part is not None:
-                starts, lengths = crops.with_crops(starts, lengths, [dropout], smallest_part)
+            if cut is not None:
+                starts, lengths = crops.with_crops(starts, lengths, [dropout], *cut)
             graph = self.model.structure(*runs_of_tokens(tokens, starts[0], lengths[0]), dropout)
             yield graph, self._targets(part.indices[indices])
 
@@ -435,7 +439,7 @@ class Run:
         is enough text."""
         chosen = np.array_split(np.arange(len(part)), math.ceil(len(part) / self.config.batch_size))
         steps = [Dropout(0.0, self.config.seed, i) for i in range(len(chosen))]
-        graphs = self._graphs(part, chosen, steps, self.smallest_part)
+        graphs = self._graphs(part, chosen, steps, self.cut)
         found = [objective.losses(self.model, self.model(graph), targets) for graph, targets in graphs]
         losses, terms = (np.mean(_fetched(list(values)), axis=0) for values in zip(*found, strict=True))
         return {"dev_batch_size": len(chosen[0]), "dev_loss": float(losses)} | {
@@ -454,8 +458,8 @@ class Run:
     def _save(self) -> None:
         if self.metrics is None:
             return
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise _diverged(f"a weight became infinite or NaN by step {self.progress.step:,}")
+        if not all(bool((parameter.abs() <= LARGEST).all()) for parameter in self.model.parameters()):
+            raise _diverged(f"a weight became NaN or larger than {LARGEST:g} by step {self.progress.step:,}")
         self.metrics.sync()
         if self.gpu and self.gpu.room:
             self.progress.room = list(astuple(self.gpu.room))

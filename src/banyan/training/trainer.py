@@ -21,7 +21,7 @@ from banyan.errors import BanyanError
 from banyan.evaluate.similarity import read_pairs
 from banyan.model import BanyanModel
 from banyan.model.weights import load_weights
-from banyan.support import devices
+from banyan.support import checksums, devices
 from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from banyan.training import card
@@ -251,6 +251,7 @@ class _Job:
                 self.tokenizer = self.tokenizer or _made_tokenizer(self.text, self.config, display)
                 if not self.begun:
                     self.tokenizer.save(self.own_tokenizer)
+                    checksums.write(self.folder.work, [TOKENIZER])
                 display.note(f"vocabulary of {self.tokenizer.vocab_size:,} subwords")
         with us.together():
             self.pieces = self.tokenizer or Tokenizer.from_file(self.own_tokenizer)

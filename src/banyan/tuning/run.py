@@ -13,6 +13,7 @@ from torch import Tensor
 from banyan.corpus.store import Store
 from banyan.encoder import Banyan
 from banyan.model import BanyanModel
+from banyan.model.crops import Cut
 from banyan.model.dropout import Dropout
 from banyan.model.graph import with_sublinear_tf
 from banyan.model.ngram_weights import Hashed, NgramCounts, stored
@@ -123,7 +124,7 @@ class TuningRun(Run):
         part: Any,
         chosen: Sequence[np.ndarray],
         dropouts: Sequence[Dropout],
-        smallest_part: float | None = None,
+        cut: Cut | None = None,
     ) -> Iterator[tuple[Any, Any]]:
         """The graph of the texts of each batch, and what is known about them."""
         for indices, dropout in zip(chosen, dropouts, strict=True):
