@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,12 +113,18 @@ def encode_file(
         rows = _Rows(corpus)
         resumed = partial.rows
         with _writing(work), partial, _LateBar(display, corpus) as bar:
-            for block in rows.blocks(skip=resumed):
-                vectors = model.encode(
-                    block, normalize, show_progress_bar=False, truncate_dim=truncate_dim, precision=precision
-                )
-                partial.append(block, vectors)
-                bar.show(partial.rows)
+            with ThreadPoolExecutor(1) as beside:  # a block is written while the next one is encoded
+                written: Future[None] | None = None
+                for block in rows.blocks(skip=resumed):
+                    vectors = model.encode(
+                        block, normalize, show_progress_bar=False, truncate_dim=truncate_dim, precision=precision
+                    )
+                    if written:
+                        written.result()
+                        bar.show(partial.rows)
+                    written = beside.submit(partial.append, block, vectors)
+                if written:
+                    written.result()
             partial.finish()
     seconds = time.monotonic() - started
     return EncodingSummary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
@@ -179,7 +186,7 @@ class _Writer(Protocol):
     """An output format whose bytes can be appended block by block."""
 
     def head(self) -> bytes: ...
-    def block(self, texts: list[str], vectors: np.ndarray) -> bytes: ...
+    def block(self, texts: list[str], vectors: np.ndarray) -> bytes | memoryview: ...
     def finish(self, data: Path, rows: int) -> Path:
         """Turn the bytes into the result, and return its path."""
         ...
@@ -195,8 +202,8 @@ class _Npy:
         shape = f"{{'descr': '{self.dtype.str}', 'fortran_order': False, 'shape': ({rows}, {self.width}), }}"
         return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + shape.ljust(117).encode() + b"\n"
 
-    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        return vectors.astype(self.dtype, copy=False).tobytes()
+    def block(self, texts: list[str], vectors: np.ndarray) -> memoryview:
+        return np.ascontiguousarray(vectors, self.dtype).data.cast("B")
 
     def finish(self, data: Path, rows: int) -> Path:
         with data.open("r+b") as file:
