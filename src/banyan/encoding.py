@@ -125,6 +125,7 @@ def encode_file(
                     written = beside.submit(partial.append, block, vectors)
                 if written:
                     written.result()
+                    bar.show(partial.rows)
             partial.finish()
     seconds = time.monotonic() - started
     return EncodingSummary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
