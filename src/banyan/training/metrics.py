@@ -43,7 +43,7 @@ def estimate(config: Config, tokens: int, device: str) -> str:
     if device != "cpu" or config.has_output_layer or config.has_teacher:
         return ""
     seconds = tokens / (TOKENS_PER_SECOND * threads.available())
-    return f", about {max(seconds / 60, 1):.0f} minute{'s' * (seconds >= 90)}" if seconds > 30 else ""
+    return f", about {max(seconds / 60, 1):.0f} minute{'s' * bool(seconds >= 90)}" if seconds > 30 else ""
 
 
 class Pace:
