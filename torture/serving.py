@@ -150,13 +150,15 @@ def _largest(model: Path, outcome: Outcome) -> None:
         "exotic": "\ufdfa" * (size // 6),
     }  # fmt: skip
     with serving(model) as server:
-        for path in ("/v1/embeddings", "/embed", "/similarity", "/tokenize", "/decode", "/parse", "/predict"):
+        paths = ("/v1/embeddings", "/embed", "/similarity", "/rerank", "/tokenize", "/decode", "/parse", "/predict")
+        for path in paths:
             for kind, value in values.items():
                 body: dict[str, Any] = {"input": value, "inputs": value, "ids": value}
                 if path == "/similarity":
                     body = {"inputs": {"source_sentence": "a", "sentences": value}}
                 used = {key: body[key] for key in body if len(body) == 1 or (key == "input") == ("/v1" in path)}
                 used = {"ids": value} if path == "/decode" else used
+                used = {"query": "a", "texts": value} if path == "/rerank" else used
                 outcome.count(f"largest body, {path}", _one(server, path, used, kind))
         peak = int(Path(f"/proc/{server.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
         if peak > MEMORY:

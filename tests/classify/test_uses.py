@@ -80,6 +80,15 @@ def test_predict_is_described_and_only_there_with_a_classifier(classifier, model
     assert predicted(plain, "a cat")[0] == 404
 
 
+@pytest.mark.parametrize("path", ["/", "/invocations"])
+def test_the_default_route_of_a_classifier_predicts(classifier, path):
+    app, body = served(classifier), {"inputs": "the cat on a mat"}
+    expected = ask(app, "POST", "/predict", body, key=None)[2]
+    assert ask(app, "POST", path, body, key=None)[2] == expected
+    document = json.loads(ask(app, "GET", "/openapi.json", key=None)[2])
+    assert document["paths"][path]["post"]["summary"] == "Labels of texts, as POST /predict"
+
+
 def test_pairs_are_predicted(base, tmp_path):
     app = served(train_classifier(base, pairs(300), tmp_path / "pairs", pair=True, epochs=3, quiet=True))
     one, other = ["the cat sat", "sat the cat"], ["a tree", "the dog slept"]

@@ -11,7 +11,9 @@ from banyan.serve.app import App
 KEY = "sesame"
 
 
-def ask(app: App, method: str, path: str, body: Any = None, key: str | None = KEY) -> tuple[int, dict[str, str], bytes]:
+def ask(
+    app: App, method: str, path: str, body: Any = None, key: str | None = KEY, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of an answer."""
     sent: list[dict[str, Any]] = []
 
@@ -21,8 +23,9 @@ def ask(app: App, method: str, path: str, body: Any = None, key: str | None = KE
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
-    scope = {"type": "http", "path": path, "method": method, "headers": headers, "client": None}
+    sending = [(b"authorization", f"Bearer {key}".encode())] if key else []
+    sending += [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "path": path, "method": method, "headers": sending, "client": None}
     asyncio.run(app(scope, receive, send))
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], found, sent[1]["body"]

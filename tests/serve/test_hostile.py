@@ -251,10 +251,15 @@ def test_answers_have_a_limit(model):
         "/parse": {"inputs": ["the cat sat on the mat"] * 20, "embeddings": True},
         "/decode": {"ids": [[300] * 8000] * 10},
         "/tokenize": {"inputs": ["the cat sat on the mat"] * 200},
+        "/": {"inputs": ["cat"] * 200},
+        "/invocations": {"inputs": ["cat"] * 200},
+        "/tree": {"inputs": ["the cat sat on the mat"] * 20, "embeddings": True},
+        "/rerank": {"query": "cat", "texts": ["cat"] * 500},
     }.items():
         status, _, told = ask(app, path, body)
         assert (status, b"the answer would have about" in told) == (400 if "v1" in path else 413, True), path
     assert ask(app, "/parse", {"inputs": ["the cat sat on the mat"] * 20, "format": "svg"})[0] == 413
+    assert ask(app, "/rerank", {"query": "cat", "texts": ["cat" * 300] * 30, "return_text": True})[0] == 413
     assert ask(app, "/parse", {"inputs": ["the cat sat on the mat"] * 20, "format": "brackets"})[0] == 200
     app.unread = 100_000  # other clients do not read their answers
     assert ask(app, "/embed", {"inputs": "cat"})[0] == 429

@@ -7,7 +7,9 @@ import re
 
 import pytest
 
+from banyan.errors import BanyanError
 from banyan.serve.app import App
+from banyan.serve.cors import check_origins
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS, ROUTES
@@ -20,6 +22,7 @@ PATHS = sorted({route.path for route in ROUTES})
 EXAMPLES = {  # requests that every POST route takes
     "/similarity": {"inputs": {"source_sentence": "a cat", "sentences": ["a dog"]}},
     "/decode": {"ids": [1, 2]},
+    "/rerank": {"query": "a cat", "texts": ["a dog"]},
 }
 
 
@@ -55,16 +58,41 @@ def test_other_methods_are_refused_with_those_that_are_allowed(app, path):
             assert (status, headers["allow"]) == (405, ", ".join(allowed(path)))
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/v1", "/v1/", "/embed/", "/EMBED", "/docs/x"])
+@pytest.mark.parametrize("path", ["", "/nothing", "/v1", "/v1/", "/embed/", "/EMBED", "/docs/x"])
 def test_other_paths_are_not_found(app, path):
     for method in METHODS:
         assert ask(app, method, path)[0] == 404
 
 
+def test_without_the_option_no_page_of_another_origin_may_ask(app):
+    for method in ("POST", "OPTIONS"):
+        headers = ask(app, method, "/embed", {"inputs": "a cat"}, origin="https://example.org")[1]
+        assert not [name for name in headers if name.startswith("access-control")]
+
+
+def test_every_origin_may_ask_if_the_server_says_so():
+    service = Service(tiny_model(), ["tiny"], Limits(), 0, Metrics(LABELS), cors=("*",))
+    app = App(service, log_requests=False)
+    for route in ROUTES:
+        if route.only_with_key:
+            continue
+        status, headers, body = ask(app, "OPTIONS", route.path, key=None, origin="https://example.org")
+        assert (status, body, headers["access-control-allow-origin"]) == (200, b"", "*")
+        assert route.method in headers["access-control-allow-methods"].split(", ")
+    assert ask(app, "OPTIONS", "/nothing")[0] == 404
+
+
+def test_what_is_no_origin_is_refused():
+    check_origins(["*", "https://example.org", "http://localhost:3000", "http://[::1]:8000"])
+    for wrong in ("", "example.org", "https://example.org/", "HTTPS://example.org", "https://a@example.org", "https://"):
+        with pytest.raises(BanyanError, match="is no origin"):
+            check_origins([wrong])
+
+
 def test_only_routes_that_say_so_are_open_without_the_key(app):
     for route in ROUTES:
         assert (ask(app, route.method, route.path, {}, key=None)[0] == 401) == route.needs_key, route
-    assert {route.path for route in ROUTES if not route.needs_key} == {"/health", "/openapi.json", "/docs"}
+    assert {route.path for route in ROUTES if not route.needs_key} == {"/health", "/ping", "/openapi.json", "/docs"}
 
 
 def test_every_route_has_its_label_in_the_metrics(app):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import huggingface_hub
 import hypothesis
 import numpy as np
 import openai
@@ -169,6 +170,36 @@ def test_similarity_gives_cosines(client, model):
     np.testing.assert_allclose(found, model.similarity(TEXTS[:1], TEXTS)[0], atol=1e-6)
 
 
+def test_rerank_puts_the_most_similar_text_first(client, model):
+    cosines = model.similarity(TEXTS[1:2], TEXTS)[0]
+    found = client.post("/rerank", json={"query": TEXTS[1], "texts": TEXTS, "raw_scores": True}).json()
+    assert [row["index"] for row in found] == np.argsort(-cosines, kind="stable").tolist()
+    np.testing.assert_allclose([row["score"] for row in found], np.sort(cosines)[::-1], atol=1e-6)
+    named = client.post("/rerank", json={"query": TEXTS[1], "texts": TEXTS, "return_text": True}).json()
+    assert [row["text"] for row in named] == [TEXTS[row["index"]] for row in found]
+    np.testing.assert_allclose([row["score"] for row in named], (1 + np.sort(cosines)[::-1]) / 2, atol=1e-6)
+    assert all(set(row) == {"index", "score"} for row in found)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/invocations", "/embed"])
+def test_the_inference_client_of_the_hub_gets_vectors(server, model, path):
+    with huggingface_hub.InferenceClient(server.address + path, token="none") as client:
+        found = client.feature_extraction(TEXTS[0], normalize=False)
+        np.testing.assert_array_equal(found, model.encode(TEXTS[:1]))
+        np.testing.assert_array_equal(client.feature_extraction(TEXTS), model.encode(TEXTS, normalize=True))
+        long = " ".join(["cat dog tree"] * 40)
+        cut = client.feature_extraction(long, truncate=True, truncation_direction="left", dimensions=5)
+        tokens = model.tokenizer.encode([long])[0][-64:]
+        expected = model.encode_tokens(tokens, np.array([0, 64]))[:, :5]
+        np.testing.assert_allclose(cut, expected / np.linalg.norm(expected), rtol=1e-5)
+
+
+def test_the_inference_client_compares_sentences(server, model):
+    with huggingface_hub.InferenceClient(f"{server.address}/similarity", token="none") as client:
+        found = client.sentence_similarity(TEXTS[0], other_sentences=TEXTS)
+    np.testing.assert_allclose(found, model.similarity(TEXTS[:1], TEXTS)[0], atol=1e-6)
+
+
 def test_tokens_come_with_their_characters_and_decode_again(client, model):
     texts = ["The cat sat", "½ 🌳"]
     found = client.post("/tokenize", json={"inputs": texts}).json()
@@ -194,6 +225,21 @@ def test_tokens_come_with_their_characters_and_decode_again(client, model):
         ("/embed", {"inputs": ["a"] * 51}, 413, "Validation"),
         ("/similarity", {"inputs": {"source_sentence": "a"}}, 422, "Validation"),
         ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, 400, "Empty"),
+        ("/similarity", {"inputs": {"source_sentence": "", "sentences": ["a"]}}, 400, "Empty"),
+        ("/rerank", {"texts": ["a"]}, 422, "Validation"),
+        ("/rerank", {"query": "a"}, 422, "Validation"),
+        ("/rerank", {"query": ["a"], "texts": ["a"]}, 422, "Validation"),
+        ("/rerank", {"query": "a", "texts": "a"}, 422, "Validation"),
+        ("/rerank", {"query": "a", "texts": [[1]]}, 422, "Validation"),
+        ("/rerank", {"query": "", "texts": ["a"]}, 400, "Empty"),
+        ("/rerank", {"query": "a", "texts": []}, 400, "Empty"),
+        ("/rerank", {"query": "a", "texts": ["a"] * 50}, 413, "Validation"),
+        ("/rerank", {"query": "cat dog " * 40, "texts": ["a"]}, 413, "Validation"),
+        ("/rerank", {"query": "a", "texts": ["cat " * 60] * 10}, 413, "Validation"),
+        ("/", {"inputs": []}, 400, "Empty"),
+        ("/", {"inputs": ["a"] * 51}, 413, "Validation"),
+        ("/invocations", {"inputs": "cat dog " * 40}, 413, "Validation"),
+        ("/tree", {"inputs": ["a"] * 51}, 413, "Validation"),
         ("/tokenize", {"inputs": [[1]]}, 422, "Validation"),
         ("/decode", {"ids": ["a"]}, 422, "Validation"),
         ("/decode", {"ids": "a"}, 422, "Validation"),
@@ -205,11 +251,19 @@ def test_errors_of_the_other_routes_have_a_type(client, route, body, status, kin
     assert (answer.status_code, answer.json()["error_type"]) == (status, kind)
 
 
+def test_an_error_names_the_text_that_is_too_long(client):
+    long = "cat dog " * 40
+    answer = client.post("/rerank", json={"query": "a", "texts": ["a", long]})
+    assert answer.json()["error"] == "texts[1] has 80 tokens; the limit is 64"
+    answer = client.post("/similarity", json={"inputs": {"source_sentence": long, "sentences": ["a"]}})
+    assert answer.json()["error"] == "source_sentence[0] has 80 tokens; the limit is 64"
+
+
 def test_info_and_health(client):
     about = client.get("/info").json()
     assert (about["model_id"], about["max_client_batch_size"], about["max_input_length"]) == ("tiny", 50, 64)
     assert client.get("/health").status_code == 200
-    assert client.head("/health").status_code == 200
+    assert client.head("/health").status_code == client.get("/ping").status_code == 200
 
 
 # --- Trees -----------------------------------------------------------------------------------------------------------
@@ -222,6 +276,7 @@ def test_parse_gives_the_trees_of_the_model(client, model):
     brackets = client.post("/parse", json={"inputs": TEXTS[0], "format": "brackets"}).json()
     assert brackets == [model.parse(TEXTS[0]).to_brackets()]
     assert client.post("/parse", json={"inputs": TEXTS[0], "format": "svg"}).json()[0].startswith("<svg")
+    assert client.post("/tree", json={"inputs": TEXTS}).json() == found
 
 
 # --- What may go wrong on the way ------------------------------------------------------------------------------------
@@ -240,6 +295,8 @@ def test_half_an_emoji_counts_as_an_unknown_character(client, model):
     np.testing.assert_array_equal(np.array(answer.json(), np.float32), model.encode(["tree \ufffd"], normalize=True))
     assert client.post("/tokenize", content=rb'{"inputs": "tree \ud83c"}').status_code == 200
     assert client.post("/parse", content=rb'{"inputs": "tree \ud83c"}').status_code == 200
+    ranked = client.post("/rerank", content=rb'{"query": "tree", "texts": ["\ud83c"], "return_text": true}')
+    assert ranked.json()[0]["text"] == "\ufffd"
 
 
 def test_a_body_over_the_limit_is_refused_declared_or_not(client):
@@ -375,6 +432,25 @@ def test_with_a_key_only_those_who_have_it_are_served(model_folder):
         assert "sesame" not in json.dumps(server.log)
 
 
+def test_pages_of_the_given_origins_may_ask_and_no_others(model_folder):
+    with served(model_folder, "--quiet", "--cors", "https://example.org", BANYAN_API_KEY="sesame") as server:
+        origin = {"origin": "https://example.org"}
+        asking = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        allowed = httpx.options(f"{server.address}/embed", headers={**origin, **asking})  # without the key
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://example.org"
+        assert allowed.headers["access-control-allow-methods"] == "POST"
+        assert "authorization" in allowed.headers["access-control-allow-headers"]
+        key = {"authorization": "Bearer sesame"}
+        answer = httpx.post(f"{server.address}/embed", json={"inputs": "a"}, headers={**origin, **key})
+        assert (answer.status_code, answer.headers["vary"]) == (200, "origin")
+        refused = httpx.post(f"{server.address}/embed", json={"inputs": "a"}, headers=origin)
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://example.org")
+        other = httpx.options(f"{server.address}/embed", headers={"origin": "https://example.com", **asking})
+        assert "access-control-allow-origin" not in other.headers
+        assert server.stop() == 0
+
+
 def test_only_this_machine_is_served_unless_told_otherwise(model_folder, server):
     assert server.address.startswith("http://127.0.0.1:")
     assert not server.events("no API key is set: anyone who can reach this address can use the model")
@@ -395,6 +471,7 @@ def test_what_cannot_be_served_is_told_in_a_sentence(capsys, model_folder, tmp_p
     assert "there is no model folder" in failure(capsys, tmp_path / "none", "--port", 0)
     assert "the port must be between" in failure(capsys, model_folder, "--port", 99999)
     assert "workers must be at least 1" in failure(capsys, model_folder, "--workers", 0)
+    assert "'example.org' is no origin" in failure(capsys, model_folder, "--cors", "example.org")
     assert "batch must be above 0" in failure(capsys, model_folder, "--max-batch", 0)
     (tmp_path / "key").write_text("\n")
     assert "is empty: write the API key" in failure(capsys, model_folder, "--api-key-file", tmp_path / "key")

@@ -46,6 +46,8 @@ def arguments(parser: Parser) -> None:
     server.add_argument("--api-key-file", metavar="FILE", help=key)
     name = "name of the model in requests; repeatable (default: the name of its folder)"
     server.add_argument("--name", action="append", default=[], metavar="NAME", help=name)
+    cors = "let web pages of this origin ask, for example https://example.org; repeatable; * for every origin"
+    server.add_argument("--cors", action="append", default=[], metavar="ORIGIN", help=cors)
     limits = parser.add_argument_group("limits")
     for option, limit, meaning in LIMITS:
         default = getattr(Limits, limit)
@@ -68,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
             workers=options.workers,
             names=tuple(options.name),
             key=_key(options.api_key_file),
+            cors=tuple(options.cors),
             log_requests=not options.quiet,
             shutdown_seconds=options.shutdown_seconds,
             limits=limits,

@@ -5,10 +5,11 @@
     connection.py  one connection: limits on heads, time and unread answers
     app.py         one request: route, key, limits, handler, answer, metrics, log
     openai.py      POST /v1/embeddings, GET /v1/models
-    tei.py         POST /embed, /similarity, /tokenize, /decode, GET /info
-    parse.py       POST /parse
+    tei.py         POST /embed, /similarity, /rerank, /tokenize, /decode, GET /info
+    parse.py       POST /parse and /tree
     predict.py     POST /predict, if there is a classifier
-    about.py       GET /health, /metrics, /openapi.json, /docs, POST /reload
+    cors.py        pages of other origins that may ask
+    about.py       GET /health, /ping, /metrics, /openapi.json, /docs, POST /reload
     schema.py      the JSON schemas with which handlers describe themselves
     openapi.py     the OpenAPI document; docs_page.py shows it as a page
     jobs.py        the embeddings of one request, or of many small requests in one batch

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from banyan.errors import BanyanError
-from banyan.serve import inputs, jobs, log, openapi
+from banyan.serve import cors, inputs, jobs, log, openapi
 from banyan.serve.refusal import (
     BROKEN,
     BUSY,
@@ -106,6 +106,8 @@ class App:
             (b"x-content-type-options", b"nosniff"),
             *answer.headers,
         ]
+        if self.service.cors:
+            headers += cors.headers(scope["headers"], self.service.cors)
         if self.service.stopping:
             headers.append((b"connection", b"close"))
         seconds = perf_counter() - started
@@ -116,6 +118,8 @@ class App:
             self._log(scope, status, seconds, answer, id)
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
+        if scope["method"] == "OPTIONS" and self.service.cors and scope["path"] in self.routes:
+            return cors.preflight(self.routes[scope["path"]])
         route = self._route(scope["path"], scope["method"])
         if self.service.key and route.needs_key:
             self._check_key(scope["headers"])

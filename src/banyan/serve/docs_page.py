@@ -24,7 +24,7 @@ def _route(path: str, method: str, operation: dict[str, Any]) -> str:
     if content:
         parts += [_fields(content["schema"]), _try(path, content["example"])]
     elif "text/html" not in operation["responses"]["200"].get("content", {}):  # this page itself
-        parts.append(f"<p><a href={path[1:]}>open</a></p>")
+        parts.append(f"<p><a href={_relative(path)}>open</a></p>")
     answers = [f"<dt>{status}<dd>{escape(answer['description'])}" for status, answer in operation["responses"].items()]
     parts.append(f"<details><summary>Answers</summary><dl>{''.join(answers)}</dl></details>")
     return f"<section>{''.join(parts)}</section>"
@@ -54,10 +54,15 @@ def _words(schema: dict[str, Any]) -> str:
     return str(schema["type"])
 
 
+def _relative(path: str) -> str:
+    """The path as seen from /docs, also behind a proxy that serves it elsewhere."""
+    return path[1:] or "."
+
+
 def _try(path: str, example: Any) -> str:
     body = escape(json.dumps(example, ensure_ascii=False))
     fields = f"<textarea rows=3>{body}</textarea><button>Send</button><pre hidden></pre>"
-    return f"<form data-path={path[1:]}>{fields}</form>"
+    return f"<form data-path={_relative(path)}>{fields}</form>"
 
 
 _PAGE = """<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">

@@ -23,6 +23,10 @@ class Ragged(NamedTuple):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def followed_by(self, other: Ragged) -> Ragged:
+        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
+        return Ragged(np.concatenate([self.tokens, other.tokens]), offsets)
+
     def cut(self, longest: int, keep_end: bool) -> Ragged:
         """Keep at most `longest` tokens of each text: the first, or with `keep_end` the last."""
         lengths = np.minimum(np.diff(self.offsets), longest)
@@ -97,12 +101,15 @@ def tokens(value: Any, name: str, model: Banyan, limits: Limits) -> Ragged:
 def _check_batch(items: list, name: str, limits: Limits) -> None:
     if not items:
         raise Refused(EMPTY, f"{name} is empty: send at least one text", name)
-    if len(items) > limits.batch:
-        message = f"{name} has {len(items):,} texts; the limit per request is {limits.batch:,}"
-        raise Refused(TOO_LONG, message, name)
+    check_count(len(items), name, limits)
     if not all(items):
         which = "" if len(items) == 1 else f"[{next(i for i, item in enumerate(items) if not item)}]"
         raise Refused(EMPTY, f"{name}{which} is empty: a text needs at least one character", name)
+
+
+def check_count(texts: int, name: str, limits: Limits) -> None:
+    if texts > limits.batch:
+        raise Refused(TOO_LONG, f"{name} has {texts:,} texts; the limit per request is {limits.batch:,}", name)
 
 
 def check_answer(size: int, limits: Limits) -> None:

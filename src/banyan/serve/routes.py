@@ -30,19 +30,25 @@ ROUTES = (
     Route("GET", "/v1/models", openai.models, openai.describe_models, "Names of the model"),
     Route("POST", "/embed", tei.embed, tei.describe_embed, "Embeddings", inline=2048),
     Route("POST", "/similarity", tei.similarity, tei.describe_similarity, "Similarity of sentences", inline=2048),
+    Route("POST", "/rerank", tei.rerank, tei.describe_rerank, "Texts, most similar to a query first", inline=2048),
     Route("POST", "/tokenize", tei.tokenize, tei.describe_tokenize, "Tokens of texts", inline=1024),
     Route("POST", "/decode", tei.decode, tei.describe_decode, "Text of tokens", inline=1024),
     Route("GET", "/info", tei.info, tei.describe_info, "The model and the limits of the server"),
     Route("POST", "/parse", parse.parse, parse.describe_parse, "Trees of texts", inline=256),
+    Route("POST", "/tree", parse.parse, parse.describe_parse, "Trees of texts, as POST /parse", inline=256),
+    Route("POST", "/", tei.embed, tei.describe_embed, "Embeddings, as POST /embed", inline=2048),
+    Route("POST", "/invocations", tei.embed, tei.describe_embed, "Embeddings, as POST /embed", inline=2048),
     Route("GET", "/health", about.health, about.describe_health, "Whether the server is up", needs_key=False),
+    Route("GET", "/ping", about.health, about.describe_health, "Whether the server is up", needs_key=False),
     Route("GET", "/metrics", about.metrics, about.describe_metrics, "Prometheus metrics"),
     Route("POST", "/reload", about.reload, about.describe_reload, "Load the model again", only_with_key=True),
     Route("GET", "/openapi.json", about.openapi, about.describe_openapi, "This document (OpenAPI)", needs_key=False),
     Route("GET", "/docs", about.docs, about.describe_docs, "This document as a page", needs_key=False),
 )
 
-# Only if the served folder has a classifier.
+# Only if the served folder has a classifier. It then answers the default routes, too, as in TEI.
 PREDICT = Route("POST", "/predict", predict.predict, predict.describe_predict, "Labels of texts", inline=1024)
+DEFAULTS = ("/", "/invocations")
 
 Methods = dict[str, Route]
 
@@ -50,7 +56,14 @@ Methods = dict[str, Route]
 def routes_of(service: Service) -> list[Route]:
     """The routes of a service."""
     routes = [route for route in ROUTES if service.key or not route.only_with_key]
-    return [*routes, PREDICT] if service.classifier else routes
+    if not service.classifier:
+        return routes
+    other = PREDICT._replace(summary=f"{PREDICT.summary}, as POST {PREDICT.path}")
+    return [other._replace(path=route.path) if _is_default(route) else route for route in routes] + [PREDICT]
+
+
+def _is_default(route: Route) -> bool:
+    return route.method == "POST" and route.path in DEFAULTS
 
 
 def by_path(routes: list[Route]) -> dict[str, Methods]:

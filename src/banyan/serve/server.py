@@ -26,6 +26,7 @@ from banyan.errors import BanyanError
 from banyan.serve import log
 from banyan.serve.app import App
 from banyan.serve.connection import protocol
+from banyan.serve.cors import check_origins
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
@@ -48,6 +49,7 @@ class Settings:
     workers: int = 1
     names: tuple[str, ...] = ()  # of the model in requests; by default the name of its folder
     key: str | None = None  # the API key that requests must send
+    cors: tuple[str, ...] = ()  # the origins whose pages may ask; "*" is every origin
     log_requests: bool = True
     shutdown_seconds: int = 30
     limits: Limits = field(default_factory=Limits)
@@ -59,6 +61,7 @@ class Settings:
             raise BanyanError("several workers need a system with fork (Linux, macOS): omit --workers")
         if not 0 <= self.port <= 65535:
             raise BanyanError(f"the port must be between 0 and 65535 (0: any free port), not {self.port}")
+        check_origins(self.cors)
 
 
 def serve(settings: Settings) -> None:
@@ -87,7 +90,7 @@ class Site:
         model.parse("So does this.")
         classifier = Classifier.of(model) if model.folder and has_classifier(model.folder) else None
         given = self.settings.limits, self.created, self.metrics, self.settings.key
-        service = Service(model, self.names, *given, classifier)
+        service = Service(model, self.names, *given, classifier, self.settings.cors)
         service.reload = lambda: os.kill(self.process, signal.SIGHUP)
         return service
 

@@ -35,10 +35,12 @@ class Service:
         metrics: Metrics,
         key: str | None = None,
         classifier: Classifier | None = None,
+        cors: tuple[str, ...] = (),
     ) -> None:
         self.model, self.names, self.limits, self.created, self.metrics = model, names, limits, created, metrics
         self.key = key  # the API key that requests must send
         self.classifier = classifier  # on top of the model, if its folder has one
+        self.cors = cors  # the origins whose pages may ask; "*" is every origin
         self.reload: Callable[[], None] = lambda: None  # has every worker load the model again
         self.stopping = False  # the server is shutting down
         self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes

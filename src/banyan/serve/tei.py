@@ -31,9 +31,10 @@ from banyan.serve.service import Answer, Service
 from banyan.tokenizer.checks import one_sentence
 from banyan.tokenizer.rules import without_surrogates
 
-DIRECTIONS = ("Right", "Left")
+DIRECTIONS = ("Right", "Left", "right", "left")  # huggingface_hub writes them in lower case
 TRUNCATION: Schema = {"truncate": optional(BOOLEAN), "truncation_direction": one_of(DIRECTIONS)}
 _TOKEN_BYTES = 60  # of a token in the answer of /tokenize, at least
+_RANK_BYTES = 45  # of a text in the answer of /rerank, without the text itself
 _EXAMPLE = {"inputs": "The cat sat on the mat."}
 
 
@@ -62,14 +63,23 @@ def similarity(service: Service, body: Any) -> Answer:
     if not isinstance(source, str) or not isinstance(sentences, list):
         message = "inputs must be an object with source_sentence (a string) and sentences (a list of strings)"
         raise Refused(INVALID, message, "inputs")
-    inputs.texts(source, "source_sentence", service.limits)
-    inputs.texts(sentences, "sentences", service.limits)
     truncate = truncation(field(body, "parameters", dict, {}))
-    batch = inputs.ragged([source, *sentences], "sentences", service.model, service.limits, truncate)
-    batch = inputs.within(batch, "sentences", service.limits, truncate)
-    vectors = inputs.vectors(service.model, batch, None, normalize=True)
-    cosines = np.einsum("ij,j->i", vectors[1:], vectors[0])
+    batch, cosines = _compared(service, {"source_sentence": source, "sentences": sentences}, truncate)
     return Answer(_written(cosines), len(batch), len(batch.tokens))
+
+
+def _compared(service: Service, given: dict[str, Any], truncate: str | None) -> tuple[inputs.Ragged, np.ndarray]:
+    """The tokens of a text and of others, given as two fields, and the cosine similarity of the text to each other."""
+    limits, parts, name = service.limits, [], ""
+    for name, value in given.items():
+        texts = inputs.texts(value, name, limits)
+        found = inputs.ragged(texts, name, service.model, limits, truncate)
+        parts.append(inputs.within(found, name, limits, truncate))
+    one, others = parts
+    inputs.check_count(len(one) + len(others), name, limits)
+    batch = inputs.within(one.followed_by(others), name, limits)
+    vectors = inputs.vectors(service.model, batch, None, normalize=True)
+    return batch, np.einsum("ij,j->i", vectors[1:], vectors[0])
 
 
 def describe_similarity(schemas: Schemas) -> Operation:
@@ -79,9 +89,35 @@ def describe_similarity(schemas: Schemas) -> Operation:
     return Operation(array(NUMBER), Request({"inputs": compared, "parameters": parameters}, ["inputs"], example))
 
 
+def rerank(service: Service, body: Any) -> Answer:
+    """POST /rerank: texts by their similarity to a query, the most similar first. The score is the cosine similarity,
+    moved to the range from 0 to 1 unless the request asks for raw scores."""
+    body = fields(body)
+    query, texts = field(body, "query", str), field(body, "texts", list)
+    raw, with_text = field(body, "raw_scores", bool, False), field(body, "return_text", bool, False)
+    batch, cosines = _compared(service, {"query": query, "texts": texts}, truncation(body))
+    inputs.check_answer(len(texts) * _RANK_BYTES, service.limits)
+    scores = cosines if raw else np.clip((1 + cosines) / 2, 0, 1)
+    ranks: list[dict[str, Any]] = [
+        {"index": index, "score": scores[index].item()} for index in np.argsort(-cosines, kind="stable").tolist()
+    ]
+    for rank in ranks if with_text else []:
+        rank["text"] = without_surrogates(texts[rank["index"]])
+    return Answer(orjson.dumps(ranks), len(batch), len(batch.tokens))
+
+
+def describe_rerank(schemas: Schemas) -> Operation:
+    body = {"query": TEXT, "texts": schemas.batch(TEXT, reserved=1)}
+    body |= {"raw_scores": optional(BOOLEAN), "return_text": optional(BOOLEAN)} | TRUNCATION
+    rank = record(index=COUNT, score=NUMBER)
+    rank["properties"]["text"] = STRING
+    example = {"query": "Where did the cat sit?", "texts": ["It rains.", _EXAMPLE["inputs"]]}
+    return Operation(array(rank), Request(body, ["query", "texts"], example))
+
+
 def truncation(body: dict[str, Any]) -> str | None:
     direction = choice(body, "truncation_direction", DIRECTIONS)
-    return direction if field(body, "truncate", bool, False) else None
+    return direction.capitalize() if field(body, "truncate", bool, False) else None
 
 
 def tokenize(service: Service, body: Any) -> Answer:
