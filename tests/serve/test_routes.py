@@ -23,6 +23,7 @@ EXAMPLES = {  # requests that every POST route takes
     "/similarity": {"inputs": {"source_sentence": "a cat", "sentences": ["a dog"]}},
     "/decode": {"ids": [1, 2]},
     "/rerank": {"query": "a cat", "texts": ["a dog"]},
+    "/explain": {"a": "a cat", "b": "a dog"},
 }
 
 

@@ -55,15 +55,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _searcher(store: Index, moved: str | None) -> Searcher:
     from banyan.integrations import hub
-    from banyan.search.index import Maker
-    from banyan.search.searching import Searcher
+    from banyan.search.searching import searcher_of
 
     path = moved or store.record.model.path
     if not (Path(path).is_dir() or hub.is_name(path)):
         raise BanyanError(f"the model of {store.folder} is not in {path}: pass its folder or Hub name with --model")
-    model = load(path)
-    store.check(Maker.of(model, path))
-    return Searcher(store, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
+    return searcher_of(store, load(path), path)
 
 
 def _show(searcher: Searcher, query: str, options: argparse.Namespace) -> None:

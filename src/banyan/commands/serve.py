@@ -19,6 +19,7 @@ GET /docs shows the API reference. A folder written by banyan classify train als
 See docs/serving.md."""
 EXAMPLES = (
     "banyan serve model/ --port 8080",
+    "banyan serve model/ --index index/",
     "banyan serve model/ --host 0.0.0.0 --api-key-file key.txt --workers 4",
     "banyan serve model/ --name text-embedding-3-small --quiet",
 )
@@ -48,6 +49,8 @@ def arguments(parser: Parser) -> None:
     server.add_argument("--name", action="append", default=[], metavar="NAME", help=name)
     cors = "let web pages of this origin ask, for example https://example.org; repeatable; * for every origin"
     server.add_argument("--cors", action="append", default=[], metavar="ORIGIN", help=cors)
+    index = "folder written by banyan index with this model: adds POST /search, and search and maps to the page at /"
+    server.add_argument("--index", metavar="INDEX", help=index)
     limits = parser.add_argument_group("limits")
     for option, limit, meaning in LIMITS:
         default = getattr(Limits, limit)
@@ -71,6 +74,7 @@ def run(options: argparse.Namespace) -> None:
             names=tuple(options.name),
             key=_key(options.api_key_file),
             cors=tuple(options.cors),
+            index=options.index,
             log_requests=not options.quiet,
             shutdown_seconds=options.shutdown_seconds,
             limits=limits,

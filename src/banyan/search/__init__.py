@@ -11,6 +11,7 @@ compounds   the parts of names such as learn_on_batch
 columns     which columns of a source are kept, and their types
 searching   Searcher: rank rows for a query
 highlight   the words that made a row match
+phrases     phrases of two texts that mean nearly the same
 word_spans  find the words of a text
 clusters    clusters with typical phrases, and near-duplicates
 listing     clusters as text, JSON and CSV

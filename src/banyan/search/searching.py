@@ -10,11 +10,12 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search.highlight import Highlight, highlights
-from banyan.search.index import Encode, Index
+from banyan.search.index import Encode, Index, Maker
 from banyan.search.rows import OWN, WORDS
 from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
+    from banyan.encoder import Banyan
     from banyan.explanation import Explanation
     from banyan.search.memory import Memory
 
@@ -119,6 +120,13 @@ class Searcher:
         cosines = {key: float(np.dot(row["vector"], vector)) for key, row in found.items()}
         bm25 = {row["_rowid"]: row["_score"] for row in matching}
         return _Candidates(cosines, bm25, lambda keys: [found[key] for key in keys])
+
+
+def searcher_of(index: Index | str, model: Banyan, path: str) -> Searcher:
+    """Return the searcher of an index that the model made. path: the folder or Hub name of the model."""
+    index = Index.open(index) if isinstance(index, str) else index
+    index.check(Maker.of(model, path))
+    return Searcher(index, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
 
 
 class _Candidates(NamedTuple):

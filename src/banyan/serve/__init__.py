@@ -7,6 +7,8 @@
     openai.py      POST /v1/embeddings, GET /v1/models
     tei.py         POST /embed, /similarity, /rerank, /tokenize, /decode, GET /info
     parse.py       POST /parse and /tree
+    explain.py     POST /explain
+    search.py      POST /search, if there is an index
     predict.py     POST /predict, if there is a classifier
     cors.py        pages of other origins that may ask
     about.py       GET /health, /ping, /metrics, /openapi.json, /docs, POST /reload

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from banyan.serve import about, openai, parse, predict, tei
+from banyan.serve import about, explain, openai, parse, predict, search, tei
 from banyan.serve.schema import Operation, Schemas
 from banyan.serve.service import Service
 
@@ -38,6 +38,7 @@ ROUTES = (
     Route("POST", "/tree", parse.parse, parse.describe_parse, "Trees of texts, as POST /parse", inline=256),
     Route("POST", "/", tei.embed, tei.describe_embed, "Embeddings, as POST /embed", inline=2048),
     Route("POST", "/invocations", tei.embed, tei.describe_embed, "Embeddings, as POST /embed", inline=2048),
+    Route("POST", "/explain", explain.explain, explain.describe_explain, "Why two texts are similar"),
     Route("GET", "/health", about.health, about.describe_health, "Whether the server is up", needs_key=False),
     Route("GET", "/ping", about.health, about.describe_health, "Whether the server is up", needs_key=False),
     Route("GET", "/metrics", about.metrics, about.describe_metrics, "Prometheus metrics"),
@@ -50,12 +51,17 @@ ROUTES = (
 PREDICT = Route("POST", "/predict", predict.predict, predict.describe_predict, "Labels of texts", inline=1024)
 DEFAULTS = ("/", "/invocations")
 
+# Only if the server has an index.
+WITH_INDEX = (Route("POST", "/search", search.search, search.describe_search, "Search the index"),)
+
 Methods = dict[str, Route]
 
 
 def routes_of(service: Service) -> list[Route]:
     """The routes of a service."""
     routes = [route for route in ROUTES if service.key or not route.only_with_key]
+    if service.searcher:
+        routes += WITH_INDEX
     if not service.classifier:
         return routes
     other = PREDICT._replace(summary=f"{PREDICT.summary}, as POST {PREDICT.path}")
@@ -78,4 +84,4 @@ def by_path(routes: list[Route]) -> dict[str, Methods]:
 
 
 OTHER = "other"  # the label of requests for any other path
-LABELS = [*dict.fromkeys(route.path for route in (*ROUTES, PREDICT)), OTHER]
+LABELS = [*dict.fromkeys(route.path for route in (*ROUTES, PREDICT, *WITH_INDEX)), OTHER]

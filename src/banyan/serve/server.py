@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
 
@@ -31,6 +31,10 @@ from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
 from banyan.serve.service import Service
+from banyan.support.needs import needs
+
+if TYPE_CHECKING:
+    from banyan.search.searching import Searcher
 
 DRAIN_SECONDS = 0.5  # at shutdown: time for open connections to finish sending, and to be told to close
 SWEEP_SECONDS = 0.2  # between two looks at all connections
@@ -50,6 +54,7 @@ class Settings:
     names: tuple[str, ...] = ()  # of the model in requests; by default the name of its folder
     key: str | None = None  # the API key that requests must send
     cors: tuple[str, ...] = ()  # the origins whose pages may ask; "*" is every origin
+    index: str | None = None  # folder of an index to search, made with the model
     log_requests: bool = True
     shutdown_seconds: int = 30
     limits: Limits = field(default_factory=Limits)
@@ -90,9 +95,19 @@ class Site:
         model.parse("So does this.")
         classifier = Classifier.of(model) if model.folder and has_classifier(model.folder) else None
         given = self.settings.limits, self.created, self.metrics, self.settings.key
-        service = Service(model, self.names, *given, classifier, self.settings.cors)
+        service = Service(model, self.names, *given, classifier, self.settings.cors, self._searcher(model))
         service.reload = lambda: os.kill(self.process, signal.SIGHUP)
         return service
+
+    def _searcher(self, model: Banyan) -> Searcher | None:
+        if self.settings.index is None:
+            return None
+        with needs("Searching", "search"):
+            from banyan.search.searching import searcher_of
+        searcher = searcher_of(self.settings.index, model, self.settings.model)
+        if self.settings.workers == 1:  # LanceDB has threads, which do not survive a fork
+            searcher.index.rows, searcher.index.memory  # noqa: B018  opened before the first request
+        return searcher
 
     def reload(self) -> Service | None:
         """Load the model again. If that fails, log why and return None."""

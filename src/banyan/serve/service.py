@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -13,6 +13,9 @@ from banyan.classify.classifier import Classifier
 from banyan.encoder import Banyan
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
+
+if TYPE_CHECKING:
+    from banyan.search.searching import Searcher
 
 
 class Answer(NamedTuple):
@@ -36,11 +39,13 @@ class Service:
         key: str | None = None,
         classifier: Classifier | None = None,
         cors: tuple[str, ...] = (),
+        searcher: Searcher | None = None,
     ) -> None:
         self.model, self.names, self.limits, self.created, self.metrics = model, names, limits, created, metrics
         self.key = key  # the API key that requests must send
         self.classifier = classifier  # on top of the model, if its folder has one
         self.cors = cors  # the origins whose pages may ask; "*" is every origin
+        self.searcher = searcher  # of an index that the model made, if the server has one
         self.reload: Callable[[], None] = lambda: None  # has every worker load the model again
         self.stopping = False  # the server is shutting down
         self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes

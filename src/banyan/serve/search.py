@@ -1,0 +1,124 @@
+"""POST /search: the best rows of an index for a query, and why each was found. The route is there if the server has an
+index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from banyan.search.highlight import highlights
+from banyan.search.phrases import matching_phrases
+from banyan.search.searching import MODES, Hit
+from banyan.serve import inputs
+from banyan.serve.refusal import INVALID, TOO_LONG, Refused, choice, field, fields
+from banyan.serve.schema import (
+    BOOLEAN,
+    COUNT,
+    NUMBER,
+    OBJECT,
+    STRING,
+    TEXT,
+    Operation,
+    Request,
+    Schema,
+    Schemas,
+    array,
+    one_of,
+    optional,
+    record,
+)
+from banyan.serve.service import Answer, Service
+from banyan.tokenizer.rules import without_surrogates
+from banyan.tree import Tree
+
+PAGE = 100  # hits per request, at most
+DEEPEST = 1000  # the last hit that can be asked for
+LONGEST_EXPLAINED = 10_000  # characters of a row; a longer one has no highlights
+LONGEST_CONDITION = 1000  # characters
+
+
+def search(service: Service, body: Any) -> Answer:
+    """The hits number offset + 1 to offset + k."""
+    assert service.searcher
+    body = fields(body)
+    mode, where = choice(body, "by", MODES), condition(body)
+    k, offset = number(body, "k", 10, 1, PAGE), number(body, "offset", 0, 0, DEEPEST - 1)
+    end = min(offset + k, DEEPEST)
+    query, n = one_text(service, body.get("query"), "query")
+    deep = PAGE if end < PAGE else DEEPEST  # not `end`: how deep a search looks can change the order
+    found = service.searcher.rank(query, deep + 1, where=where, mode=mode)
+    tree = service.model.parse(query) if field(body, "explain", bool, True) else None
+    parts, size = [], 0
+    for hit in found[offset:end]:
+        parts.append(_written(service, hit, tree))
+        size += len(parts[-1])
+        inputs.check_answer(size, service.limits)
+    more = b"true" if len(found) > end and end < DEEPEST else b"false"
+    return Answer(b'{"hits":[%b],"more":%b}' % (b",".join(parts), more), 1, n)
+
+
+def one_text(service: Service, value: Any, name: str) -> tuple[str, int]:
+    """A text that respects the limits, and the number of its tokens."""
+    if not isinstance(value, str):
+        raise Refused(INVALID, f"{name} must be a string", name)
+    batch = inputs.within(inputs.ragged(value, name, service.model, service.limits), name, service.limits)
+    return without_surrogates(value), len(batch.tokens)
+
+
+def number(body: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
+    value = field(body, name, int, default)
+    if not least <= value <= most:
+        raise Refused(INVALID, f"{name} must be between {least} and {most}, not {value}", name)
+    return value
+
+
+def condition(body: dict[str, Any]) -> str | None:
+    where = without_surrogates(field(body, "where", str, "").strip())
+    if len(where) > LONGEST_CONDITION:
+        message = f"where has {len(where):,} characters; the limit is {LONGEST_CONDITION:,}"
+        raise Refused(TOO_LONG, message, "where")
+    return where or None
+
+
+def _written(service: Service, hit: Hit, query: Tree | None) -> bytes:
+    values: dict[str, Any] = {"score": hit.score, "cosine": hit.cosine, "bm25": hit.words}
+    values |= {"source": hit.source, "row": hit.row, "text": hit.text, "columns": hit.columns}
+    if query is not None:
+        values |= _why(service, hit, query)
+    return orjson.dumps(values, default=str)
+
+
+def _why(service: Service, hit: Hit, query: Tree) -> dict[str, Any]:
+    """The words of a hit that make it similar to the query, and the phrases of both that mean nearly the same."""
+    if len(hit.text) > LONGEST_EXPLAINED:
+        return {"highlights": [], "phrases": []}
+    words = highlights(service.model.explain(query.text, hit.text), hit.text)
+    tree = service.model.parse(hit.text)
+    pairs = matching_phrases(query, tree)
+    return {
+        "highlights": [[word.start, word.end, round(word.weight, 4)] for word in words],
+        "phrases": [
+            {"query": query.spans[a].tolist(), "text": tree.spans[b].tolist(), "cosine": round(cosine, 4)}
+            for a, b, cosine in pairs
+        ],
+    }
+
+
+SPAN: Schema = {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}
+
+
+def describe_search(_: Schemas) -> Operation:
+    body = {
+        "query": TEXT,
+        "k": optional({"type": "integer", "minimum": 1, "maximum": PAGE, "default": 10}),
+        "offset": optional({"type": "integer", "minimum": 0, "maximum": DEEPEST - 1, "default": 0}),
+        "by": one_of(MODES),
+        "where": optional({"type": "string", "maxLength": LONGEST_CONDITION}),
+        "explain": optional(BOOLEAN),
+    }
+    phrase = record(query=SPAN, text=SPAN, cosine=NUMBER)
+    hit = record(score=NUMBER, cosine=NUMBER, bm25=optional(NUMBER), source=STRING, row=COUNT, text=STRING)
+    hit["properties"] |= {"columns": OBJECT, "highlights": array(array(NUMBER)), "phrases": array(phrase)}
+    answer = record(hits=array(hit), more=BOOLEAN)
+    return Operation(answer, Request(body, ["query"], {"query": "The cat sat on the mat.", "k": 3}))
