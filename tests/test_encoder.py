@@ -17,8 +17,10 @@ from safetensors.numpy import save_file
 
 from banyan import Banyan, BanyanError, Config, reference
 from banyan.config import SETTINGS
+from banyan.support import checksums
 from banyan.tokenizer import Tokenizer
 from tests.helpers.batches import functions_of
+from tests.helpers.models import SAVED
 from tests.helpers.places import ROOT
 
 TEXTS = [
@@ -233,8 +235,9 @@ def test_a_saved_model_is_the_same_model(any_model, tmp_path):
     loaded = Banyan.from_pretrained(tmp_path)
     np.testing.assert_array_equal(loaded.encode(TEXTS), any_model.encode(TEXTS))
     assert loaded.config == any_model.config
-    names = {"SHA256SUMS", "config.json", "model.safetensors", "tokenizer.json"}
-    assert {path.name for path in tmp_path.iterdir()} == names
+    assert {path.name for path in tmp_path.iterdir()} == SAVED
+    assert set(checksums.read(tmp_path / checksums.SUMS)) == SAVED - {checksums.SUMS}
+    assert not list(checksums.damaged(tmp_path / checksums.SUMS))
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])

@@ -98,12 +98,13 @@ class Banyan:
         return model
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a folder for `from_pretrained`. Each file is written atomically.
+        """Write a folder for `from_pretrained` and for sentence-transformers. Each file is written atomically.
 
         If the folder holds a classifier, it is removed: it belongs to the model that was there."""
         from safetensors.numpy import save_file
 
         from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
+        from banyan.integrations import opening
         from banyan.support import checksums, files
 
         folder = Path(path)
@@ -116,8 +117,10 @@ class Banyan:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         write_teacher(folder, self.taught_by)
+        for name, text in opening.FILES.items():
+            files.write_text(folder / name, text)
         settings = self.config.to_json()
-        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY), {SETTINGS: settings})
+        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, *opening.FILES), {SETTINGS: settings})
         files.write_text(folder / SETTINGS, settings)
 
     def tune(self, examples: Any, out: str | Path, **how: Any) -> Banyan:

@@ -21,6 +21,7 @@ from banyan.config import PRESETS, SETTINGS, Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
 from tests.helpers.commands import unhurried
+from tests.helpers.models import SAVED
 
 COMMANDS = ["train", "tune", "classify", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
 COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline", "check", "warmup"]
@@ -453,7 +454,7 @@ def test_info_counts_parameters_from_the_tensors(banyan, model_folder, model):
     assert list(about["parameters"].values()) == [14, vocabulary * 16, vocabulary * 16 + vocabulary]
     assert about["settings"] == model.config.to_dict()
     assert about["written by"] == f"banyan {__version__}"
-    assert about["files (bytes)"].keys() == {"SHA256SUMS", "config.json", "model.safetensors", "tokenizer.json"}
+    assert about["files (bytes)"].keys() == SAVED
     assert about["files (bytes)"]["config.json"] == (model_folder / "config.json").stat().st_size
     text = banyan("info", model_folder)[1]
     assert "dimensions: 16 (8 channels of width 2)" in text

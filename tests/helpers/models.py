@@ -11,6 +11,7 @@ from banyan.tokenizer import Tokenizer
 from tests.helpers.corpora import PLACES, lines
 
 LIKE_DEFAULT = {"subword_model": "unigram", "sublinear_tf": True, "lexical_dim": 8, "init_gate": 0.9}
+SAVED = {"SHA256SUMS", "config.json", "modeling_banyan.py", "model.safetensors", "modules.json", "tokenizer.json"}
 TEXTS = ["The cat sees the dog.", "", "the king remembers the old queen near the river", "bird", "   "]
 
 

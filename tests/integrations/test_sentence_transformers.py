@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -9,19 +12,22 @@ import pytest
 import torch
 
 from banyan import Banyan, BanyanError
+from banyan.checking import check
 from tests.helpers.models import TEXTS, pairs
 
 sentence_transformers = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 
 from sentence_transformers import SentenceTransformer  # noqa: E402
+from transformers import dynamic_module_utils  # noqa: E402
 
 from banyan.integrations.sentence_transformers import BanyanModule  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch):
+def _alone(monkeypatch, tmp_path_factory):
     """No network; one thread, for many wait for one another where tests share their cores."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path_factory.getbasetemp() / "modules"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -86,6 +92,35 @@ def test_a_saved_folder_is_read_by_both_libraries(either, tmp_path):
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(BanyanError, match="is not a finished Banyan model"):
         BanyanModule.load(str(tmp_path))
+
+
+def test_what_training_wrote_is_opened_with_the_flag_and_without_a_class(either, tmp_path):
+    """Since version 6, sentence-transformers imports no class of another package without the flag."""
+    model = SentenceTransformer(str(either), trust_remote_code=True, device="cpu")
+    np.testing.assert_array_equal(model.encode(TEXTS), Banyan.from_pretrained(either).encode(TEXTS))
+    with pytest.raises(ValueError, match="trust_remote_code=True"):
+        SentenceTransformer(str(either), device="cpu")
+
+
+WITHOUT_BANYAN = """
+import sys
+sys.modules["banyan"] = None  # as if it were not installed
+from sentence_transformers import SentenceTransformer
+SentenceTransformer(sys.argv[1], trust_remote_code=True, device="cpu")
+"""
+
+
+def test_without_banyan_the_message_says_what_to_install(folder, tmp_path):
+    environment = {**os.environ, "HF_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", WITHOUT_BANYAN, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert "ImportError: this is a Banyan model: pip install banyan-embed (" in done.stderr
+
+
+def test_a_folder_of_sentence_transformers_is_whole(folder, tmp_path):
+    model_of(folder).save(str(tmp_path), create_model_card=False)
+    assert not check(tmp_path).problems
+    assert not (tmp_path / "modeling_banyan.py").exists()  # its modules.json names our class itself
 
 
 def test_the_trainer_teaches_embedding_and_head_and_the_result_is_a_banyan_again(lexical_folder, tmp_path):

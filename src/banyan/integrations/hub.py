@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_MODULES = [  # lets sentence-transformers load the folder too
-    {"idx": 0, "name": "0", "path": "", "type": "banyan.integrations.sentence_transformers.BanyanModule"}
-]
 
 
 def is_name(path: str | Path) -> bool:
@@ -65,7 +61,6 @@ def push(
             if path.exists():
                 shutil.copy(path, folder)
         files.write_text(Path(folder) / CARD, hub_card(model, name, language, license))
-        files.write_text(Path(folder) / "modules.json", json.dumps(_MODULES, indent=2) + "\n")
         api.create_repo(name, private=private, exist_ok=True)
         return api.upload_folder(repo_id=name, folder_path=folder, commit_message=message).commit_url
 

@@ -16,7 +16,7 @@ import tokenizers
 
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
-from banyan.integrations import as_model
+from banyan.integrations import as_model, opening
 from banyan.model.graph import with_sublinear_tf
 from banyan.support.needs import needs
 
@@ -126,6 +126,7 @@ class BanyanModule(InputModule):
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         self.banyan.save_pretrained(output_path)
+        opening.remove(Path(output_path))  # sentence-transformers writes modules.json itself, with all modules
 
     @classmethod
     def load(

@@ -16,12 +16,13 @@ from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
+from banyan.integrations.opening import FILES
 from banyan.support import checksums, files
 from banyan.support.checksums import SUMS
 
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 CLASSIFIER = (ABOUT, HEAD, CONFUSION)
-RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, SUMS, METRICS, CARD, LOSS, *CLASSIFIER)
+RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, SUMS, METRICS, CARD, LOSS, *FILES, *CLASSIFIER)
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.

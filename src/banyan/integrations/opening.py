@@ -1,0 +1,32 @@
+"""The files with which SentenceTransformer("model/", trust_remote_code=True) opens a model folder.
+
+From version 6 on, sentence-transformers imports a class from outside its own package only with that flag, also for a
+local folder. With the flag it runs modeling_banyan.py, which says what to install if Banyan is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from banyan.support import checksums
+
+MODULES, MODELING = "modules.json", "modeling_banyan.py"
+_MODULES = [{"idx": 0, "name": "0", "path": "", "type": "modeling_banyan.BanyanModule"}]
+_MODELING = '''\
+"""SentenceTransformer(this_folder, trust_remote_code=True) runs this file. Banyan itself does not need it."""
+
+try:
+    from banyan.integrations.sentence_transformers import BanyanModule  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"this is a Banyan model: pip install banyan-embed ({error})") from None
+'''
+FILES = {MODULES: json.dumps(_MODULES, indent=2) + "\n", MODELING: _MODELING}
+
+
+def remove(folder: Path) -> None:
+    """Remove the files from a folder for which sentence-transformers writes its own."""
+    kept = {name: found for name, found in checksums.read(folder / checksums.SUMS).items() if name not in FILES}
+    checksums.record(folder / checksums.SUMS, kept)
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
