@@ -6,5 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
+BENCHMARKS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
 IMAGES = DOCS / "images"

@@ -2,8 +2,8 @@
 
     python -m experiments.pages [--check]
 
-RESULTS.md is written as a whole. In README.md, docs/experiments.md, docs/which.md, docs/how-much-text.md, docs/latin.md
-and docs/baselines/*.md only the parts between marks are written.
+RESULTS.md is written as a whole. In README.md and docs/ only the parts between marks are written, and the numbers that
+have a source (numbers.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from banyan.support.files import write_text
-from experiments.pages import amounts, ideas, latin, results, systems, taught
+from experiments.pages import amounts, ideas, latin, numbers, presets, results, sources, systems, taught
 from experiments.pages.markdown import GENERATED, between
 from experiments.places import DOCS, RESULTS, ROOT
 from experiments.records import entries
@@ -27,12 +27,15 @@ def pages() -> dict[Path, str]:
         ROOT / "README.md": results.summary(material),
         DOCS / "experiments.md": ideas.render(RESULTS),
         DOCS / "which.md": taught.which(material),
+        DOCS / "default.md": presets.good(material, entries.read(RESULTS / "paired.json")),
         DOCS / "how-much-text.md": amounts.page(material),
     }
     found = {ROOT / "RESULTS.md": results.render(RESULTS)}
     found |= {path: between(_text(path), GENERATED, f"{part}\n") for path, part in parts.items()}
     found[latin.PAGE] = latin.filled(_text(latin.PAGE), entries.read(RESULTS / "latin.json"))
-    return found | systems.pages(material, RESULTS / "compared")
+    found |= systems.pages(material, RESULTS / "compared")
+    names = sources.names()
+    return found | {path: numbers.filled(found.get(path) or _text(path), names) for path in numbers.pages()}
 
 
 def _text(path: Path) -> str:

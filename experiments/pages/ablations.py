@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from experiments.pages.markdown import listed, section, table
 from experiments.pages.tables import Beside, score_check, verdict
-from experiments.records.estimates import CLEAR, NOT_RUN, Estimate, difference, paper_told
+from experiments.records.estimates import NOT_RUN, Estimate, clearly, difference, paper_told
 from experiments.records.material import Material
 from experiments.records.sets import SPEARMAN, STS
 from experiments.training.runs import EXPERIMENTS, STRUCTURES
@@ -142,7 +141,7 @@ def _set(material: Material, run: str, row: str | None, column: str, task: str) 
     ours = material.records.figure(run, task, SPEARMAN)
     paper = material.cell("ablations", row, column) if row else None
     told = f"{ours.mean:.2f}" if ours.values else "–"
-    return told + (f" ({paper['mean']:.2f})" if paper else "")
+    return told + (f" ({paper_told(paper)})" if paper else "")
 
 
 def _changes(material: Material) -> str:
@@ -206,7 +205,7 @@ def _conclusion(kinds: dict[int, list[str]], untrained: dict[str, Estimate]) -> 
     if any(kinds.values()):
         said.append(
             "- In brackets: the control minus Banyan. Significant: by more than two standard deviations of the "
-            "difference between seeds; a control with one seed is assumed to vary as much as Banyan."
+            "difference between seeds or, for a control with one seed, if Banyan's mean lies outside its interval."
         )
     return said
 
@@ -214,12 +213,7 @@ def _conclusion(kinds: dict[int, list[str]], untrained: dict[str, Estimate]) -> 
 def _apart(control: Estimate, base: Estimate) -> int:
     """1 if the control is significantly above Banyan, -1 if below, 0 if neither.
 
-    The limit is two standard deviations of the difference between seeds or, if both have one seed, the bootstrap
-    interval of Banyan.
+    The limit is two standard deviations of the difference between seeds or, if the control has one seed, its bootstrap
+    interval.
     """
-    difference_ = control.mean - base.mean
-    if base.sd is None:
-        low, high = (base.mean if end is None else end for end in (base.low, base.high))
-        return (control.mean > high) - (control.mean < low)
-    deviation = base.sd if control.sd is None else control.sd
-    return int(math.copysign(abs(difference_) > CLEAR * math.hypot(deviation, base.sd), difference_))
+    return clearly(control, {"mean": base.mean, "sd": base.sd}) or 0

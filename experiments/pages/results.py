@@ -10,14 +10,15 @@ from experiments.pages import tables
 from experiments.pages.ablations import ablations, controls
 from experiments.pages.claims import far_apart, in_short
 from experiments.pages.compared import compared
-from experiments.pages.markdown import given, section, table
-from experiments.pages.presets import presets
+from experiments.pages.markdown import given, listed, section, table
+from experiments.pages.presets import HISTORY, beside, presets
 from experiments.pages.taught import running, taught
 from experiments.pages.translated import translated
 from experiments.records import entries
 from experiments.records.estimates import NOT_RUN, Estimate, paper_told
 from experiments.records.material import Material
 from experiments.records.store import Records
+from experiments.records.systems import PRETRAINED, SYSTEMS, Compared, fastest
 from experiments.training.runs import EXPERIMENTS
 
 _ENERGY = ("mean_watts", "watt_hours", "watt_hours_at_limit")
@@ -27,13 +28,13 @@ def render(results: Path) -> str:
     """The text of RESULTS.md, from the JSON in the folder `results`."""
     material = Material.read(results)
     parts = [
-        _opening(material),
+        _opening(material, results),
         section("At a glance", summary(material)),
         tables.sentences(material),
         tables.words(material),
         tables.retrieval(material),
         tables.languages(material),
-        tables.parameters(material),
+        tables.parameters(material, _counted(material, results)),
         ablations(material),
         tables.channels(material, far_apart(material)),
         _entries("8. Figures", "figures", results, material),
@@ -41,7 +42,7 @@ def render(results: Path) -> str:
         _entries("10. The paper's claims, measured", "claims", results, material),
         controls(material),
         _entries("12. Baselines without training", "baselines", results, material),
-        presets(material, entries.read(results / "paired.json") | entries.read(results / "compact.json")),
+        presets(material, _beside_presets(results)),
         compared(material, results / "compared"),
         taught(material),
         translated(material, entries.read(results / "translations.json").get("pmi")),
@@ -51,12 +52,13 @@ def render(results: Path) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _opening(material: Material) -> str:
+def _opening(material: Material, results: Path) -> str:
     return "\n\n".join(
         [
             "# Results",
-            "Every table and figure of the paper, with our figures beside the paper's. `python -m experiments.pages` "
-            "generates this file from the JSON in `experiments/results`; no figure was typed by hand.",
+            "The tables and figures of the paper, with our figures beside the paper's. `python -m experiments.pages` "
+            "generates this file from the JSON in `experiments/results`; no figure was typed by hand. "
+            f"{_lacking(material, results)}",
             "- Our figures are means ± standard deviations over seeds, followed by the number of seeds in brackets. A "
             "figure from a single seed has the 95% bootstrap interval over the items of the set, in square brackets.\n"
             "- A difference from the paper is called significant if it exceeds two standard deviations of the "
@@ -64,6 +66,29 @@ def _opening(material: Material) -> str:
             + _corpora(material.records),
         ]
     )
+
+
+def _beside_presets(results: Path) -> dict[str, Any]:
+    """The tables of section 13 that were measured apart."""
+    found = {name: entries.read(results / f"{name}.json") for name in ("versions", "paired", "compact")}
+    return {f"{name} {key}": content for name, some in found.items() for key, content in some.items()}
+
+
+def _lacking(material: Material, results: Path) -> str:
+    """What the paper has and we could not run."""
+    every = Compared.read(material, results / "compared")
+    lacking = [system for system in SYSTEMS if system.pretrained and not every.ours(system, "sts")]
+    weights = [system.told for system in lacking if system.command.startswith(PRETRAINED)]
+    told = f"BEIR's Quora{f' and the weights of {listed(weights)}' if weights else ''}"
+    return f"{told} were not available: there, only the paper's figure is given."
+
+
+def _counted(material: Material, results: Path) -> dict[str, int]:
+    """Parameters of the other systems that were trained here, beside the embedding, by their names in the paper."""
+    every = Compared.read(material, results / "compared")
+    roberta = next(one for one in SYSTEMS if one.name == "roberta")
+    count = every.of(roberta).about.get("parameters beside the embedding")
+    return {"RoBERTa (M)": count} if count else {}
 
 
 def _corpora(records: Records) -> str:
@@ -105,6 +130,7 @@ def summary(material: Material) -> str:
         if any(apart):
             told = " and ".join(line for line in apart if line)
             said.append(f"- Compared with TF-IDF of characters, preset `{preset}` is {told}.")
+    said += [f"- {line}" for line in beside(material)] + [f"- {HISTORY}"]
     return f"{table(columns, rows)}\n\n" + "\n".join(said)
 
 
@@ -138,18 +164,19 @@ def _costs(records: Records) -> str:
     if not rows:
         return section("9. Training cost", f"{NOT_RUN.capitalize()}.")
     told = (
-        "Seconds include the held-out loss after each epoch, and the compilation of kernels if a run was the first of "
-        "its kind on a machine; they exclude tokenisation and evaluation. If several runs shared the GPU, the table "
-        "shows the fastest seed, which would have been faster alone. Energy is the mean power draw of the GPU, sampled "
+        "Seconds are those of a whole training: with the held-out loss after each epoch, and with the compilation of "
+        "kernels if a run was the first of its kind on a machine; without tokenisation and evaluation. Section 14 has "
+        "the same seconds. docs/gpu.md and README.md give less for preset `paper`: the steps alone, with compiled "
+        "kernels (`benchmarks/gpu.py`). The table shows the fastest of the seeds that shared the GPU with the fewest "
+        "other runs, which would have been faster alone. Energy is the mean power draw of the GPU, sampled "
         "during training, times the seconds. If n runs shared the GPU, each is charged an nth; these figures are "
-        "marked ~ and are too low if some of the other runs were not training. docs/gpu.md has times of a run that is "
-        "alone on the GPU, with compiled kernels."
+        "marked ~ and are too low if some of the other runs were not training."
     )
     return section("9. Training cost", told, table(columns, rows))
 
 
 def _cost(name: str, device: str, runs: list[dict[str, Any]]) -> list[Any]:
-    best = min(runs, key=lambda run: (run["sharing"], run["training"]["seconds"]))
+    best = fastest(runs)
     training, energy, about = best["training"], best["energy"], "~" if best["sharing"] > 1 else ""
     measured = [energy[key] / best["sharing"] for key in _ENERGY] if energy else []
     return [

@@ -173,13 +173,17 @@ def _inside(one: Estimate, other: Estimate) -> bool:
     return other.low is not None and other.high is not None and other.low <= one.mean <= other.high
 
 
-def parameters(material: Material) -> str:
+def parameters(material: Material, counted: dict[str, int]) -> str:
+    """Our counts and the paper's; `counted`: those of other systems, by the paper's names."""
     rows = []
     for model, run in MODELS.items():
         paper = material.cell("params", "Params", model)
         counts = material.records[run][0]["parameters"] if material.records[run] else None
         ours = [counts[kind] for kind in ("functions", "embedding", "output")] if counts else [NOT_RUN, None, None]
         rows.append([model, int(paper["mean"]) if paper else None, *ours])
+    for model, paper in material.paper["tables"]["params"]["Params"].items():
+        if model not in MODELS:
+            rows.append([model, f"≈ {int(paper['mean']):,}", counted.get(model, "not available here"), None, None])
     columns = ["model", "paper", "ours, functions", "embedding", "output layer (training only)"]
     told = "Counted in the models. The paper counts parameters other than the embedding and the output layer."
     return section("5. Parameters", told, table(columns, rows))

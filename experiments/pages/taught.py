@@ -21,7 +21,8 @@ RUNS = {
 }
 TOLD = (
     "`banyan train en.txt --teacher sentence-transformers/all-MiniLM-L6-v2` on the English corpus of `default`, with "
-    "preset `taught`, chosen on the development sets (docs/experiments.md). The teacher encodes all lines, or a sample "
+    "preset `taught`, chosen on the development sets (docs/experiments.md) after test figures of `default` had been "
+    "seen. The teacher encodes all lines, or a sample "
     "of them, a span of each line, and the vocabulary. *Stored vectors* have neither spans nor vocabulary: that is "
     "what `--teacher vectors.npy` learns from. Spearman's ρ × 100; for ArguAna nDCG@10 × 100. "
     "Regenerate with `python -m experiments.training.taught`."

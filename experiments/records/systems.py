@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from banyan.evaluate.suites import LANGUAGES
-from experiments.records.estimates import Estimate
+from experiments.records.estimates import Estimate, paper_told
 from experiments.records.material import Material
-from experiments.records.sets import NAMES, SPEARMAN, STS, WORDS
+from experiments.records.sets import CUTS, NAMES, SPEARMAN, STS, WORDS
 
 ENGLISH = "en"
 WIKI_103 = "Wiki-103, ten times the text"
+WIKIPEDIA = "a sample of Wikipedia, 10 million words"
 OTHERS = "pretrained by others"
 PRETRAINED = "banyan baseline pretrained"
 
@@ -26,7 +27,7 @@ class System(NamedTuple):
     run: str = ""  # name of the training run, for a preset
     counted: str = ""  # column in baselines.json
     paper: str = ""  # row in the paper's tables
-    text: str = ""  # training text, if it was not trained here
+    text: str = ""  # training text of the paper's, or of a model by others
     command: str = ""  # that makes its folder
 
     @property
@@ -40,7 +41,7 @@ _BASELINES = (
            command="banyan baseline glove corpus.txt --set weighting=content"),
     System("glove-001", "GloVe at the paper's 0.001",
            command="banyan baseline glove corpus.txt --set learning_rate=0.001"),
-    System("sent2vec", "Sent2Vec", paper="Sent2Vec", command="banyan baseline sent2vec corpus.txt"),
+    System("sent2vec", "Sent2Vec", paper="Sent2Vec", text=WIKIPEDIA, command="banyan baseline sent2vec corpus.txt"),
     System("sent2vec-authors", "Sent2Vec at its authors' rates",
            command="banyan baseline sent2vec corpus.txt --set learning_rate=0.2 sample=5e-6"),
     System("fasttext", "fastText, SIF", command="banyan baseline fasttext corpus.txt"),
@@ -67,12 +68,18 @@ _BASELINES = (
     System("nemo", "Mistral Nemo", paper="Mistral Nemo", text=OTHERS,
            command=f"{PRETRAINED} mistralai/Mistral-Nemo-Base-2407"),
 )  # fmt: skip
-PRESETS = tuple(System(name, f"Banyan, `{name}`", run, command=f"banyan train corpus.txt --preset {name}")
-                for name, run in (("default", "default"), ("light", "light"), ("paper", "banyan")))  # fmt: skip
+PRESETS = (
+    System("default", "Banyan, `default`", "default", command="banyan train corpus.txt --preset default"),
+    System("light", "Banyan, `light`", "light", command="banyan train corpus.txt --preset light"),
+    System("paper", "Banyan, `paper`", "banyan", paper="Banyan", text=WIKIPEDIA,
+           command="banyan train corpus.txt --preset paper"),
+)  # fmt: skip
 SYSTEMS = (*PRESETS, *_BASELINES)
 
-# A figure is of: sts, words, arguana, languages, a language, a set, or one of CLASSIFICATION. Where each source has it:
+# A figure is of: sts, words, arguana, languages, a language, a set, one of CLASSIFICATION or of RETRIEVAL. Where each
+# source has it:
 CLASSIFICATION = {"sst2": "SST-2, accuracy", "mrpc accuracy": "MRPC, accuracy", "mrpc f1": "MRPC, F1"}
+RETRIEVAL = {f"{name.lower()} {cut}": f"{name}, {cut}" for name in ("ArguAna", "Quora") for cut in CUTS.values()}
 _SETS = {column: (group, column, task) for group, of in (("sts", STS), ("words", WORDS)) for column, task in of.items()}
 _TASKS = {  # task and metric, unless it is Spearman of the task of that name
     "sts": (f"mean of {len(STS)} sets", SPEARMAN),
@@ -81,11 +88,13 @@ _TASKS = {  # task and metric, unless it is Spearman of the task of that name
     "sst2": ("sst2", "accuracy"),
     "mrpc accuracy": ("mrpc", "accuracy"),
     "mrpc f1": ("mrpc", "f1"),
+    **{f"arguana {metric}": ("arguana", metric) for metric in CUTS.values()},
 }
 _COUNTED = {  # table of baselines.json, and the first cells of the row
     "sts": ("sts", ["mean"]),
     "words": ("words", ["mean"]),
     "arguana": ("retrieval", ["arguana", "nDCG@10"]),
+    **{f"arguana {metric}": ("retrieval", ["arguana", metric]) for metric in CUTS.values()},
     "languages": ("languages", ["mean"]),
     **{task: (group, [task]) for group, _, task in _SETS.values()},
     **{code: ("languages", [code]) for code in LANGUAGES},
@@ -97,6 +106,8 @@ _PAPER = {  # table of the paper, and column
     "languages": ("multilang", "Score"),
     "sst2": ("retrieve", "SST-2 Acc"),
     "mrpc f1": ("retrieve", "MRPC F1"),
+    **{f"{place.lower()} {metric}": ("retrieve", f"{place} {column}") for place in ("Arguana", "Quora")
+       for column, metric in CUTS.items()},
     **{task: (_PAPER_OF[group], column) for group, column, task in _SETS.values()},
     **{code: ("multilang", name) for code, name in NAMES.items()},
 }
@@ -183,7 +194,7 @@ class Compared(NamedTuple):
     def trainings(self, system: System) -> Iterator[Training]:
         """The fastest recorded run of a preset, and the training for the comparison."""
         if runs := self.runs(system):
-            best = min(runs, key=lambda run: run["training"]["seconds"])
+            best = fastest(runs)
             at_once = f", {best['sharing']} concurrent runs" if best["sharing"] > 1 else ""
             of_gpu = best["machine"].get("device") != "cpu"
             gpu = f"{best['machine']['name']}{at_once}" if of_gpu else ""
@@ -239,9 +250,24 @@ class Compared(NamedTuple):
         return Figure(value, float(low), float(high))
 
     def papers_figure(self, system: System, of: str) -> Figure | None:
-        name, column = _PAPER.get(of, ("", ""))
-        found = self.material.cell(name, system.paper, column) if name and system.paper else None
+        found = self._in_the_paper(system, of)
         return Figure(found["mean"], found["mean"], found["mean"], papers=True) if found else None
+
+    def told(self, system: System, of: str) -> str | None:
+        """Our figure and the paper's beside it."""
+        ours, papers = self.ours(system, of), self._in_the_paper(system, of)
+        if ours and papers:
+            return f"{ours.told()} (paper {paper_told(papers)})"
+        return f"{paper_told(papers)} (paper)" if papers else ours.told() if ours else None
+
+    def _in_the_paper(self, system: System, of: str) -> dict[str, Any] | None:
+        name, column = _PAPER.get(of, ("", ""))
+        return self.material.cell(name, system.paper, column) if name and system.paper else None
+
+
+def fastest(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The run whose time and memory are told: of those that shared the GPU with the fewest others, the fastest."""
+    return min(runs, key=lambda run: (run["sharing"], run["training"]["seconds"]))
 
 
 def _seed(record: dict[str, Any]) -> int:
