@@ -25,6 +25,7 @@ serve         the HTTP server
 scale         encode folders of Parquet shards on many machines
 baselines     other models to compare with: TF-IDF, GloVe, fastText, SimCSE, ...
 integrations  scikit-learn, sentence-transformers, LangChain, the Hugging Face hub, ONNX, ...
+explorer      the page of `banyan explore`, and maps in one file
 demo          banyan demo, on the text that comes with Python
 commands      the command line, one file per command
 """

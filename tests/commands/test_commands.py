@@ -24,7 +24,7 @@ from tests.helpers.commands import unhurried
 from tests.helpers.models import SAVED
 
 COMMANDS = ["train", "tune", "classify", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
-COMMANDS += ["index", "search", "cluster", "map", "serve", "export", "push", "baseline", "check", "warmup"]
+COMMANDS += ["index", "search", "cluster", "map", "explore", "serve", "export", "push", "baseline", "check", "warmup"]
 
 
 @pytest.fixture

@@ -93,7 +93,8 @@ def test_what_is_no_origin_is_refused():
 def test_only_routes_that_say_so_are_open_without_the_key(app):
     for route in ROUTES:
         assert (ask(app, route.method, route.path, {}, key=None)[0] == 401) == route.needs_key, route
-    assert {route.path for route in ROUTES if not route.needs_key} == {"/health", "/ping", "/openapi.json", "/docs"}
+    open_to_all = {route.path for route in ROUTES if not route.needs_key}
+    assert open_to_all == {"/", "/health", "/ping", "/openapi.json", "/docs"}
 
 
 def test_every_route_has_its_label_in_the_metrics(app):

@@ -27,7 +27,7 @@ class Match(NamedTuple):
 def matching_phrases(a: Tree, b: Tree, most: int = 3) -> list[Match]:
     """Return the pairs of phrases of whole words with the highest cosines, best first. No two of them overlap, and at
     least one phrase of each has several words, or the two are different words."""
-    ours, theirs = _whole(a), _whole(b)
+    ours, theirs = whole_phrases(a), whole_phrases(b)
     if not ours or not theirs:
         return []
     cosines = unit_rows(a.embeddings[ours]) @ unit_rows(b.embeddings[theirs]).T
@@ -43,7 +43,7 @@ def matching_phrases(a: Tree, b: Tree, most: int = 3) -> list[Match]:
     return found
 
 
-def _whole(tree: Tree) -> list[int]:
+def whole_phrases(tree: Tree) -> list[int]:
     """Return the nodes that begin and end with a word, except the root of several words: that is the text itself."""
     words = word_spans(tree.text)
     starts, ends = {start for start, _ in words}, {end for _, end in words}

@@ -61,15 +61,22 @@ class Searcher:
         return [replace(hit, highlights=words) for hit, words in zip(hits, found, strict=True)]
 
     def rank(
-        self, query: str, k: int = 10, *, where: str | None = None, mode: str = "both", exact: bool = False
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        where: str | None = None,
+        mode: str = "both",
+        exact: bool = False,
+        vector: np.ndarray | None = None,
     ) -> list[Hit]:
-        """Like `search`, without highlights."""
+        """Like `search`, without highlights. vector: of the query, if it is known."""
         if k < 1:
             raise BanyanError(f"k must be at least 1, not {k}")
         if mode not in MODES:
             raise BanyanError(f"there is no search mode {mode!r}: choose one of {', '.join(MODES)}")
         depth = max(DEPTH, 2 * k) if mode == "both" else k
-        vector = unit_rows(np.atleast_2d(self._encode([query])))[0]
+        vector = unit_rows(np.atleast_2d(self._encode([query]) if vector is None else vector))[0]
         found = self._candidates(query, vector, depth, where, mode, exact)
         scores = {"vectors": found.cosines, "words": found.bm25, "both": fused(found.cosines, found.bm25)}[mode]
         order = sorted(scores, key=lambda key: -scores[key])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from banyan.serve import about, explain, openai, parse, predict, search, tei
+from banyan.serve import about, explain, explore, openai, parse, predict, search, tei
 from banyan.serve.schema import Operation, Schemas
 from banyan.serve.service import Service
 
@@ -37,8 +37,11 @@ ROUTES = (
     Route("POST", "/parse", parse.parse, parse.describe_parse, "Trees of texts", inline=256),
     Route("POST", "/tree", parse.parse, parse.describe_parse, "Trees of texts, as POST /parse", inline=256),
     Route("POST", "/", tei.embed, tei.describe_embed, "Embeddings, as POST /embed", inline=2048),
+    Route("GET", "/", explore.page, explore.describe_page, "A page to explore the model with", needs_key=False),
     Route("POST", "/invocations", tei.embed, tei.describe_embed, "Embeddings, as POST /embed", inline=2048),
     Route("POST", "/explain", explain.explain, explain.describe_explain, "Why two texts are similar"),
+    Route("POST", "/explore/about", explore.about, explore.describe_about, "What that page can show"),
+    Route("POST", "/explore/graph", explore.graph, explore.describe_graph, "Trees of texts as one graph"),
     Route("GET", "/health", about.health, about.describe_health, "Whether the server is up", needs_key=False),
     Route("GET", "/ping", about.health, about.describe_health, "Whether the server is up", needs_key=False),
     Route("GET", "/metrics", about.metrics, about.describe_metrics, "Prometheus metrics"),
@@ -52,7 +55,10 @@ PREDICT = Route("POST", "/predict", predict.predict, predict.describe_predict, "
 DEFAULTS = ("/", "/invocations")
 
 # Only if the server has an index.
-WITH_INDEX = (Route("POST", "/search", search.search, search.describe_search, "Search the index"),)
+WITH_INDEX = (
+    Route("POST", "/search", search.search, search.describe_search, "Search the index"),
+    Route("POST", "/explore/nearest", explore.nearest, explore.describe_nearest, "Phrases of the index near to one"),
+)
 
 Methods = dict[str, Route]
 

@@ -69,13 +69,14 @@ class Settings:
         check_origins(self.cors)
 
 
-def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then answer the requests that were accepted and return."""
+def serve(settings: Settings, ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT, then answer the requests that were accepted and return. ready: is called with the
+    address once the server listens, instead of a line in the log."""
     log.take_over()
     settings = replace(settings, limits=_with_files(settings.limits))
     with ExitStack() as stack:
         sockets = [stack.enter_context(bound) for bound in _listen(settings)]
-        _serve(settings, sockets)
+        _serve(settings, sockets, ready)
 
 
 class Site:
@@ -120,7 +121,7 @@ class Site:
         return self.service
 
 
-def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
+def _serve(settings: Settings, sockets: list[socket.socket], ready: Callable[[str], None] | None) -> None:
     site = Site(settings)
     host, port = sockets[0].getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -130,8 +131,11 @@ def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
     gc.freeze()  # keep garbage collection from touching, and so copying, memory that the workers share
 
     def serving() -> None:
-        dim, workers = site.service.model.dim, settings.workers
-        log.write("info", "serving", model=site.names[0], address=address, dim=dim, workers=workers)
+        if ready:
+            ready(address)
+        else:
+            dim, workers = site.service.model.dim, settings.workers
+            log.write("info", "serving", model=site.names[0], address=address, dim=dim, workers=workers)
 
     def work(worker: int, orphaned: int | None = None) -> None:
         for other in sockets:

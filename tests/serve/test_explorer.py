@@ -1,0 +1,198 @@
+"""The explorer in a real browser: typing, clicking, going back, and text that means harm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("lancedb")
+
+from tests.helpers.browser import chromium, opened, until
+from tests.helpers.served import Served, served
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(browser: Any, model_folder: Path, index_folder: Path) -> Iterator[Served]:
+    with served(model_folder, "--index", index_folder, "--quiet") as server:
+        yield server
+
+
+@pytest.fixture
+def page(browser: Any, server: Served) -> Iterator[Any]:
+    with opened(browser, "status of 422") as page:
+        yield page
+
+
+def hits(page: Any) -> list[str]:
+    return page.locator("ol.hits > li > .text").all_inner_texts()
+
+
+# --- Search ----------------------------------------------------------------------------------------------------------
+
+
+SECOND = "location.hash.includes('page=2') && document.getElementById('status').textContent.startsWith('Hits 11 to 20')"
+
+
+def test_typing_searches_and_back_returns(page, server):
+    page.goto(server.address)
+    page.get_by_label("Search the collection").type("green tree")
+    until(page, "document.querySelectorAll('ol.hits > li').length === 10")
+    until(page, "location.hash === '#search?q=green+tree'")
+    assert "green" in hits(page)[0]
+    page.get_by_role("button", name="Next").click()
+    until(page, SECOND)
+    second = hits(page)
+    page.get_by_label("words", exact=True).click()
+    until(page, "location.hash === '#search?q=green+tree&by=words'")
+    until(page, "document.getElementById('status').textContent.startsWith('Hits 1 ')")
+    page.go_back()
+    until(page, SECOND)
+    assert hits(page) == second
+    page.reload()
+    until(page, SECOND)
+    assert hits(page) == second
+
+
+def test_hits_say_why_they_were_found(page, server):
+    page.goto(f"{server.address}/#search?q=the+cat+sat+on+the+mat")
+    first = page.locator("ol.hits > li").first
+    first.locator("mark").first.wait_for()
+    assert first.locator("mark").count() > 0
+    chip = first.locator(".chip").first
+    chip.hover()
+    assert first.locator(".text .lit").count() > 0
+    page.mouse.move(0, 0)
+    assert first.locator(".text .lit").count() == 0
+
+
+def test_a_filter_is_built_and_shared(page, server):
+    page.goto(f"{server.address}/#search?q=cat")
+    page.get_by_text("Filter").click()
+    page.get_by_label("Column").select_option("kind")
+    page.get_by_label("Value").fill("b'c")
+    page.get_by_role("button", name="Add").click()
+    until(page, "location.hash.includes('where=kind')")
+    assert page.get_by_label("Only rows that match this SQL condition").input_value() == "kind = 'b''c'"
+    until(page, "[...document.querySelectorAll('.meta')].every(meta => meta.textContent.includes(\"kind: b'c\"))")
+    page.get_by_label("Only rows that match this SQL condition").fill("nothing = 1")
+    until(page, "document.getElementById('status').classList.contains('bad')")
+    assert "is not a valid condition" in page.locator("#status").inner_text()
+
+
+HOSTILE = [
+    "<script>alert('cat')</script> & \"quotes\"",
+    "the cat \u202egod eht\u202c sat",
+    "<img src=x onerror=alert(1)>",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_is_never_html_and_stays_in_its_place(page, server, text):
+    page.goto(server.address)
+    page.get_by_label("Search the collection").fill(text)
+    until(page, "document.querySelectorAll('ol.hits > li').length === 10")
+    assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+    assert page.evaluate(
+        "[...document.querySelectorAll('ol.hits .text')].every(one => getComputedStyle(one).unicodeBidi === 'isolate')"
+    )
+    if text in HOSTILE[:2]:
+        assert hits(page)[0] == text
+    page.locator("ol.hits > li").first.get_by_role("link", name="Compare").click()
+    page.wait_for_selector(".pieces")
+    assert page.get_by_label("First text").input_value() == text
+    assert page.locator(".pieces").first.inner_text() == text
+    assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+
+
+# --- Compare and Tree ------------------------------------------------------------------------------------------------
+
+
+def test_a_phrase_lights_what_goes_with_it(page, server):
+    page.goto(f"{server.address}/#compare?a=the+cat+sat&b=a+dog+and+the+cat+sat")
+    page.wait_for_selector(".pieces")
+    assert page.locator("svg .lit").count() == 0
+    page.locator("svg").first.locator(".node:not(.leaf)").last.hover()
+    assert page.locator("svg .lit").count() == 2
+    assert "the cat sat" in page.locator("main p.faint").inner_text()
+    page.get_by_label("Second text").fill("the cat sat")
+    until(page, "document.querySelector('.big').textContent === '1.000'")
+
+
+def test_merges_are_stepped_through(page, server):
+    page.goto(f"{server.address}/#tree?text=the+cat+sat+on+the+mat")
+    page.wait_for_selector("svg .node")
+    merges = page.locator("ol.merges > li").count()
+    assert merges == page.locator("svg .node:not(.leaf)").count()
+    page.get_by_role("button", name="Step back").click()
+    assert page.get_by_text(f"merge {merges - 1} of {merges}").is_visible()
+    assert page.locator("svg .node.later").count() == 1
+    page.locator("svg .node:not(.leaf)").first.focus()  # with the keyboard, too
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".plain li")
+    assert "Nearest to" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("text", ["قطة خضراء على السجادة", "हरी बिल्ली चटाई पर बैठी", "𝒄𝒂𝒕 🐈 cat"])
+def test_every_script_is_cut_where_its_pieces_are(page, server, text):
+    page.goto(server.address)
+    page.evaluate("text => { location.hash = link('compare', { a: text, b: text }) }", text)
+    page.wait_for_selector(".pieces")
+    assert page.locator(".pieces").all_inner_texts() == [text, text]
+    page.evaluate("text => { location.hash = link('tree', { text }) }", text)
+    page.wait_for_selector("svg .node")
+    first, last = (page.locator("svg .leaf").nth(i).bounding_box()["x"] for i in (0, -1))
+    assert (first > last) == text.startswith("ق")
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_asks_for_a_key(browser, model_folder, tmp_path):
+    (tmp_path / "key").write_text("sesame")
+    with served(model_folder, "--quiet", "--api-key-file", tmp_path / "key") as server, opened(browser, "401") as page:
+        page.goto(server.address)
+        page.get_by_label("This server needs an API key.").fill("sesame")
+        page.get_by_role("button", name="Use it").click()
+        page.wait_for_selector("nav a")
+        assert page.locator("nav a").all_inner_texts()[0] != "Search"  # there is no index
+
+
+NAMELESS = """[...document.querySelectorAll('input, select, textarea, button, [role=button]')].filter(one =>
+    !one.labels?.length && !one.getAttribute('aria-label') && !one.textContent.trim()).map(one => one.outerHTML)"""
+
+
+def test_every_control_has_a_name_and_the_tabs_are_links(page, server):
+    for view in ("search?q=cat", "compare", "tree"):
+        page.goto(f"{server.address}/#{view}")
+        page.reload()
+        page.wait_for_selector("#view *")
+        assert page.evaluate(NAMELESS) == []
+        assert page.locator("nav a[aria-current=page]").count() == 1
+
+
+STYLE = "getComputedStyle(document.body)."
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_screen(browser, server, width):
+    for scheme in ("light", "dark"):
+        with opened(browser, viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
+            for view in ("search?q=cat", "compare", "tree"):
+                page.goto(f"{server.address}/#{view}")
+                page.reload()
+                page.wait_for_selector("#view *")
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+            ink, back = (
+                sum(map(int, re.findall(r"\d+", page.evaluate(STYLE + each)))) for each in ("color", "backgroundColor")
+            )
+            assert (ink < back) == (scheme == "light")
