@@ -26,6 +26,7 @@ from banyan.commands import USAGE_ERROR, baseline
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.retrieval import Beir, retrieval
+from banyan.support.needs import pip_install
 
 TEXT = ["some are born to sweet delight", "some are born to endless night", "the night and the day"]
 
@@ -352,8 +353,7 @@ def test_what_is_distilled_is_kept_and_not_made_again(static, banyan, monkeypatc
     [
         # What model2vec 0.10 raises; its own advice is left out.
         (ImportError("`skeletoken`, is required. Please reinstall. `pip install model2vec[distill]`"),
-         "The model2vec baseline needs another package (`skeletoken`, is required): "
-         'pip install "banyan-embed[baselines]"'),
+         f"The model2vec baseline needs another package (`skeletoken`, is required): {pip_install('baselines')}"),
         (OSError("there is no config.json\nand so on"),
          "cannot load some/folder as a sentence transformer to distil: there is no config.json"),
     ],

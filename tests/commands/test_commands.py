@@ -20,6 +20,7 @@ from banyan.commands import _parser, _shared, tree
 from banyan.config import PRESETS, SETTINGS, Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
+from banyan.support.needs import pip_install
 from tests.helpers.commands import unhurried
 from tests.helpers.models import SAVED
 
@@ -278,8 +279,8 @@ def test_stopped_training_is_exit_code_130(banyan, trained):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["train", "c", "--out", "m"], 'Training needs torch: pip install "banyan-embed[train]"'),
-        (["demo", "--out", "m"], 'The demo needs torch: pip install "banyan-embed[train,demo]"'),
+        (["train", "c", "--out", "m"], f"Training needs torch: {pip_install('train')}"),
+        (["demo", "--out", "m"], f"The demo needs torch: {pip_install('train,demo')}"),
     ],
 )
 def test_training_without_torch_names_the_extra(banyan, monkeypatch, command, told):

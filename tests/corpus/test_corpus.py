@@ -24,6 +24,7 @@ from banyan.corpus import reading as corpus_module
 from banyan.corpus.report import BAD_BYTES, CUTS, EMPTY, ENDLESS, MARKS, NOT_TEXT, NULS, SURROGATES, UTF16, Report
 from banyan.corpus.sentences import LONGEST, Running, assume_layout, split
 from banyan.errors import BanyanError
+from banyan.support.needs import pip_install
 
 TEXT = "One fish.\nTwo fish.\nRed fish.\n"
 FISH = ["One fish.", "Two fish.", "Red fish."]
@@ -435,7 +436,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, packag
     if not source.startswith("hf:"):
         source = write(tmp_path / source, b"\x28\xb5\x2f\xfd....")
     doing = "Loading" if package == "datasets" else "Reading"
-    assert refusal(source) == f'{doing} {source} needs {package}: pip install "banyan-embed[{extra}]"'
+    assert refusal(source) == f"{doing} {source} needs {package}: {pip_install(extra)}"
 
 
 # The corpus as a whole

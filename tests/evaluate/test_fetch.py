@@ -16,6 +16,7 @@ from banyan.evaluate import suites
 from banyan.evaluate.fetch import SOURCES, fetch
 from banyan.evaluate.retrieval import read_beir
 from banyan.evaluate.similarity import read_pairs
+from banyan.support.needs import pip_install
 
 ON_HUB = (suites._ON_HUB, suites._QUORA)
 TEXTS = ['He said "no", then left.', "two\nlines", "carriage\rreturn", "a\ttab", "ሰላም नमस्ते", " spaces ", "x"]
@@ -183,7 +184,7 @@ def test_no_package_is_needed_for_what_is_there(tmp_path, monkeypatch):
     fetch("words", tmp_path)  # on no hub
     with pytest.raises(BanyanError) as raised:
         fetch("languages", tmp_path, ["te"])
-    assert str(raised.value) == 'Downloading evaluation sets needs datasets: pip install "banyan-embed[hub]"'
+    assert str(raised.value) == f"Downloading evaluation sets needs datasets: {pip_install('hub')}"
 
 
 def test_without_a_network_one_sentence_says_what_to_do_and_what_was_written_stays(hub, tmp_path):

@@ -23,6 +23,7 @@ from banyan.commands import main
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
+from banyan.support.needs import pip_install
 from tests.helpers.places import HELPERS, ROOT
 
 pytest.importorskip("ray")
@@ -287,7 +288,7 @@ def test_the_command_says_what_it_cannot_do(arguments, told, capsys) -> None:
 def test_without_ray_the_command_says_what_to_install(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert main(["encode", "model", "in", "-o", "out", "--engine", "ray"]) == 1
-    assert 'needs ray: pip install "banyan-embed[scale]"' in capsys.readouterr().err
+    assert f"needs ray: {pip_install('scale')}" in capsys.readouterr().err
 
 
 # --- With Ray --------------------------------------------------------------------------------------------------------

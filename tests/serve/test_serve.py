@@ -26,6 +26,7 @@ from banyan.commands import main
 from banyan.commands._parser import parse
 from banyan.commands.serve import LIMITS
 from banyan.serve.limits import Limits
+from banyan.support.needs import pip_install
 from tests.helpers.places import ROOT
 from tests.helpers.served import Served, served
 
@@ -491,7 +492,7 @@ def test_a_missing_package_is_named(capsys, model_folder, monkeypatch):
     monkeypatch.delattr("banyan.serve.server", raising=False)
     monkeypatch.delitem(sys.modules, "banyan.serve.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert 'pip install "banyan-embed[serve]"' in failure(capsys, model_folder)
+    assert pip_install("serve") in failure(capsys, model_folder)
 
 
 def test_base64_is_little_endian_float32(client, model):

@@ -1,11 +1,15 @@
 """What is said when an optional package is missing."""
 
+import json
 import sys
+from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
 from banyan.errors import BanyanError
-from banyan.support.needs import needs
+from banyan.support.needs import needs, pip_install
+from tests.helpers.places import ROOT
 
 
 def refusal(module, **installs):
@@ -15,8 +19,43 @@ def refusal(module, **installs):
 
 
 def test_a_missing_package_is_named_with_its_purpose_and_the_command_that_installs_it():
-    assert refusal("nothing", extra="data") == 'Reading a.parquet needs nothing: pip install "banyan-embed[data]"'
+    assert refusal("nothing", extra="data") == f"Reading a.parquet needs nothing: {pip_install('data')}"
     assert refusal("no_thing") == "Reading a.parquet needs no-thing: pip install no-thing"
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Let pip have noted something when Banyan was installed."""
+
+    def let(about: dict | None) -> None:
+        noted = SimpleNamespace(read_text=lambda name: about and json.dumps(about))
+        monkeypatch.setattr("importlib.metadata.distribution", lambda name: noted)
+
+    return let
+
+
+def test_an_extra_comes_from_where_banyan_came_from(installed, tmp_path):
+    installed(None)  # from an index, such as PyPI
+    assert pip_install("serve") == 'pip install "banyan-embed[serve]"'
+    tree = tmp_path / "a tree"
+    tree.mkdir()
+    installed({"url": tree.as_uri(), "dir_info": {}})
+    assert pip_install("serve,data") == f'pip install "{tree}[serve,data]"'
+    installed({"url": tree.as_uri(), "dir_info": {"editable": True}})
+    assert pip_install("serve") == f'pip install -e "{tree}[serve]"'
+    tree.rmdir()
+    installed({"url": tree.as_uri(), "dir_info": {}})
+    assert pip_install("serve") == 'pip install "banyan-embed[serve]"'
+    installed({"url": "https://x.org/banyan", "vcs_info": {"vcs": "git", "commit_id": "1"}})
+    assert pip_install("serve") == 'pip install "banyan-embed[serve] @ git+https://x.org/banyan"'
+
+
+def test_without_an_installation_the_source_tree_is_named(monkeypatch):
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
+    assert pip_install("serve") == f'pip install -e "{ROOT}[serve]"'
 
 
 def test_a_package_goes_by_the_name_that_pip_knows(monkeypatch):
@@ -33,7 +72,7 @@ def test_a_package_that_is_too_old_is_named_with_what_it_lacks():
 def test_an_error_without_a_name_gives_its_first_sentence():
     with pytest.raises(BanyanError) as raised, needs("It", extra="x"):
         raise ImportError("`a` is required. Please reinstall `b[a]`")
-    assert str(raised.value) == 'It needs another package (`a` is required): pip install "banyan-embed[x]"'
+    assert str(raised.value) == f"It needs another package (`a` is required): {pip_install('x')}"
 
 
 def test_what_is_installed_is_imported():

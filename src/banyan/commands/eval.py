@@ -47,7 +47,7 @@ def arguments(parser: Parser) -> None:
     suite.add_argument("--suite", metavar="NAME", help="one of the suites above")
     data = "folder with the authors' files (sts12_test.csv, simlex.tsv, ...), with beir/ in it or next to it"
     suite.add_argument("--data", metavar="DIR", help=data)
-    fetched = 'first download what DIR lacks from the Hugging Face Hub (needs pip install "banyan-embed[hub]")'
+    fetched = 'first download what DIR lacks from the Hugging Face Hub (needs the extra hub)'
     suite.add_argument("--fetch", action="store_true", help=fetched)
     languages = "languages for the suites languages and dev: af, am, ... (default: all in DIR; English for dev)"
     suite.add_argument("--languages", nargs="+", default=[], metavar="LANG", help=languages)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from banyan.errors import BanyanError, first_line
 
+NAME = "banyan-embed"  # on PyPI
 # Packages whose name in pip differs from their name in Python.
 _PIP_NAMES = {"google": "protobuf", "llama_index": "llama-index-core", "sklearn": "scikit-learn"}
 
@@ -22,6 +28,7 @@ def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
             import pyarrow.parquet
 
     raises: Reading data.parquet needs pyarrow: pip install "banyan-embed[data]"
+    (or the path of the source tree that Banyan was installed from, in place of its name)
     """
     try:
         yield
@@ -30,8 +37,29 @@ def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
         if module == "banyan":
             raise  # a bug of ours, not a missing package
         package = _PIP_NAMES.get(module, module.replace("_", "-")) or "another package"
-        install = f'"banyan-embed[{extra}]"' if extra else package
-        raise BanyanError(f"{purpose} needs {package}{_detail(error, module)}: pip install {install}") from None
+        command = pip_install(extra) if extra else f"pip install {package}"
+        raise BanyanError(f"{purpose} needs {package}{_detail(error, module)}: {command}") from None
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that installs an extra from where Banyan itself came from."""
+    try:
+        about = json.loads(metadata.distribution(NAME).read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:  # it runs in its source tree, and is not installed
+        tree = Path(__file__).parents[3]
+        about = {"url": tree.as_uri(), "dir_info": {"editable": True}} if (tree / "pyproject.toml").exists() else {}
+    editable = "-e " if about.get("dir_info", {}).get("editable") else ""
+    return f'pip install {editable}"{_source(about, extra)}"'
+
+
+def _source(about: dict, extra: str) -> str:
+    """What pip is given. about: what it noted when Banyan was installed (direct_url.json); nothing if from an index."""
+    url, system = about.get("url", ""), about.get("vcs_info", {}).get("vcs")
+    if url.startswith("file:") and not system:
+        path = url2pathname(urlsplit(url).path)
+        return f"{path}[{extra}]" if Path(path).exists() else f"{NAME}[{extra}]"
+    where = f" @ {system}+{url}" if system else f" @ {url}" if url else ""
+    return f"{NAME}[{extra}]{where}"
 
 
 def _detail(error: ImportError, module: str) -> str:
