@@ -77,13 +77,13 @@ class Claim(NamedTuple):
     def holds(self, value: float) -> bool:
         if self.relation == "=":
             return like(self.number, value) == self.number
-        bound = float(_plain(self.number).rstrip("%"))
+        bound = float(_plain(self.number).rstrip("%")) / (100 if self.number.endswith("%") else 1)
         return value < bound if self.relation == ">" else value > bound
 
 
 def evaluated(source: str, names: dict[str, Any]) -> Any:
     """The value of an expression in one of the repository's own pages."""
-    return eval(" ".join(source.split()), {"__builtins__": {}}, names)
+    return eval(" ".join(source.split()), {"__builtins__": {}, **names})
 
 
 class Found(NamedTuple):
@@ -102,7 +102,8 @@ class Page:
         shown = masked(text)
         self.blocks = [match.span() for match in re.finditer(r"(?:^[^\n]*\S[^\n]*\n?)+", text, re.MULTILINE)]
         self.claims = [list(_claims(text[start:end])) for start, end in self.blocks]
-        self.given = {item.split()[0] for part in GIVEN.findall(text) for item in part.split(";") if item.strip()}
+        items = [item for part in GIVEN.findall(text) for item in part.split(";") if item.strip()]
+        self.given = {item.split()[0].rstrip(",") for item in items}
         self.numbers = [
             Found(match[0], match.start(), at)
             for at, (start, end) in enumerate(self.blocks)

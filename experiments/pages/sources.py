@@ -7,18 +7,20 @@ from collections.abc import Callable
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from banyan.config import Config
 from banyan.evaluate.suites import LANGUAGES
 from experiments.pages import markdown
 from experiments.places import BENCHMARKS, RESULTS
-from experiments.records import entries
+from experiments.records import entries, store
 from experiments.records.estimates import Estimate
 from experiments.records.material import Material
 from experiments.records.sets import SPEARMAN
 from experiments.records.systems import PRESETS, SYSTEMS, Compared
 
+KINDS = "training loss", "held-out loss", "STS-B dev, Spearman × 100"
 RUN_OF = {preset.name: preset.run for preset in PRESETS}
 COLUMN = re.compile(r"(?P<name>.+?)(?: (?P<form>,?(?:\.\d)?[f%]))?(?: as (?P<head>.+))?")  # "floor ms .4f as floor, ms"
 
@@ -26,7 +28,8 @@ COLUMN = re.compile(r"(?P<name>.+?)(?: (?P<form>,?(?:\.\d)?[f%]))?(?: as (?P<hea
 def names(benchmarks: Path = BENCHMARKS, results: Path = RESULTS) -> dict[str, Any]:
     """The functions by the names that sources use."""
     of_runs, of_benchmarks = Runs(results), Benchmarks(benchmarks)
-    found: dict[str, Callable[..., Any]] = {"abs": abs, "len": len, "max": max, "min": min, "setting": setting}
+    found: dict[str, Callable[..., Any]] = {"abs": abs, "deviation": stdev, "max": max, "mean": fmean, "min": min}
+    found["setting"] = setting
     for source in (of_runs, of_benchmarks):
         found |= {name: getattr(source, name) for name in dir(source) if not name.startswith("_")}
     return found
@@ -163,6 +166,27 @@ class Runs:
         (found,) = [row for row in content["rows"] if row[0] == of]
         return [float(end) for end in found[content["columns"].index(column) + 1].split(" to ")]
 
-    def noted(self, name: str) -> float:
-        """A figure whose run was not kept: experiments/results/noted.json has it, with the command that gave it."""
-        return entries.read(self._folder / "noted.json")[name]["value"]
+    def noted(self, name: str, *cells: Any) -> Any:
+        """A figure whose run was not kept. experiments/results/noted.json has it, with the command that gave it."""
+        return self.entry("noted", name, *cells)
+
+    def noted_table(self, name: str) -> str:
+        content = entries.read(self._folder / "noted.json")[name]
+        return markdown.table(content["columns"], content["rows"])
+
+    def quality(self, *keys: Any) -> Any:
+        """A value in the comparison of devices and precisions: file in gpu_quality, then keys."""
+        file, *rest = keys
+        return reduce(getitem, rest, entries.read(self._folder / "gpu_quality" / f"{file}.json"))
+
+    def finished(self, name: str, key: str) -> float:
+        """A value of the last epoch in a metrics file of gpu_quality."""
+        return store.read(self._folder / "gpu_quality" / f"{name}.jsonl")[-1][key]
+
+    def two_kinds(self, file: str, these: str, those: str) -> str:
+        """Losses and correlations of two kinds of runs, three seeds each, with their paired difference."""
+        rows = []
+        for one, told, form in zip(self.quality(file), KINDS, (".4f", ".4f", ".2f"), strict=True):
+            means = [f"{fmean(one[kind]):{form}} ± {stdev(one[kind]):{form}}" for kind in ("these", "those")]
+            rows.append([told, *means, f"{one['difference']:+{form}} ± {one['half_width_95']:{form}}"])
+        return markdown.table(["", these, those, "difference"], rows)

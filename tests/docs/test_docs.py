@@ -27,7 +27,6 @@ from tests.helpers.hub_stand_in import TOKEN, hub
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 THROUGH_THE_CODE = ROOT / "docs/a-sentence-through-the-code.md"
 API = ROOT / "docs/api.md"
-REPEATING = ("RESULTS.md", "docs/faq.md", "docs/train-your-own-language.md")
 NEEDED = {
     "classify.md": ("sklearn",),
     "fasttext.md": ("gensim",),
@@ -266,28 +265,6 @@ def test_everything_in_the_reference_says_what_it_is():
             member = inspect.getattr_static(meant, part)
             if inspect.isroutine(member) or isinstance(member, property):
                 assert getattr(meant, part).__doc__, f"{name}.{part}"
-
-
-def test_figures_that_pages_repeat_are_those_of_the_results():
-    results, faq, training = (_text(ROOT / name) for name in REPEATING)
-
-    def figures(row: str, *columns: int, section: str = "# Results") -> list[float]:
-        cells = re.search(rf"^\| {row} \|(.*)\|$", results.partition(section)[2], re.MULTILINE)
-        assert cells, row
-        return [float(cells[1].split("|")[column].split()[0]) for column in columns]
-
-    for row in ("English sentences", "English words", "nine languages"):
-        paper, default, tfidf = figures(row, 1, 4, -1)
-        assert f"{tfidf:.1f} against {paper:.1f}" in faq, row
-        assert f"{default:.1f}\non" in faq or f"{default:.1f} on" in faq, row
-    for row in ("no tree: mean of the leaves", "right-branching"):
-        (behind,) = figures(row, 1, section="## 11. ")
-        assert f"{-behind:.1f}" in faq, row
-    low, high = (figures(name, 2, section="## 13. ")[0] for name in ("Indonesian", "Afrikaans"))
-    paper, mean, tfidf = figures("nine languages", 1, 4, -1)
-    assert f"from\n{low:.0f} (Indonesian) to {high:.0f} (Afrikaans), {mean:.0f} in the mean" in training
-    assert f"where `paper` has {paper:.0f}" in training
-    assert f"has {tfidf:.0f} there" in training
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "src/banyan/encoder.py"])
