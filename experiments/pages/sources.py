@@ -172,7 +172,8 @@ class Runs:
 
     def noted_table(self, name: str) -> str:
         content = entries.read(self._folder / "noted.json")[name]
-        return markdown.table(content["columns"], content["rows"])
+        rows = [[str(one) if isinstance(one, float) else one for one in row] for row in content["rows"]]  # 79.0, not 79
+        return f"{markdown.table(content['columns'], rows)}\n\n(The output of this run was not kept.)"
 
     def quality(self, *keys: Any) -> Any:
         """A value in the comparison of devices and precisions: file in gpu_quality, then keys."""
