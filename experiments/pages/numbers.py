@@ -11,8 +11,8 @@ claims do not hold where it was run. A table can come as a whole from its source
     <!-- table: table("gpu", "peak memory", "batch", "saved .0%") -->
     <!-- end of table -->
 
-A figure whose run was not kept stands in experiments/results/noted.json with its command: `noted(...)`. Measure it again
-rather than adding to that file. Numbers that nobody measured (settings, limits, sizes of data) stand once on their page:
+A figure whose run was not kept stands with its command in experiments/results/noted.json: `noted(...)`. Measure it
+again rather than adding to that file. Numbers that nobody measured (settings, limits, sizes) stand once on their page:
 
     <!-- given: 512 sentences in a step; 25,000 pieces -->
 
