@@ -154,6 +154,35 @@ def test_every_script_is_cut_where_its_pieces_are(page, server, text):
     assert (first > last) == text.startswith("ق")
 
 
+# --- Graph -----------------------------------------------------------------------------------------------------------
+
+
+def test_shared_phrases_are_drawn_once(page, server):
+    page.goto(f"{server.address}/#graph?s=the+cat+sat%0Athe+cat+sat%0Aa+dog+slept")
+    page.wait_for_selector("svg.graph .node")
+    nodes, shared = page.locator("svg.graph .node").count(), page.locator("svg.graph .node.shared").count()
+    assert f"{nodes} nodes instead of {nodes + shared} in" in page.locator("#status").inner_text()
+    page.locator("svg.graph .node.shared").last.hover()
+    assert page.locator("main ol > li.lit").all_inner_texts() == ["the cat sat", "the cat sat"]
+    before = page.locator("svg.graph").get_attribute("viewBox")
+    page.get_by_role("button", name="Zoom in").click()
+    page.locator("svg.graph").press("ArrowLeft")
+    assert page.locator("svg.graph").get_attribute("viewBox") != before
+    page.get_by_role("button", name="Fit").click()
+    assert page.locator("svg.graph").get_attribute("viewBox") == before
+
+
+def test_hits_are_chosen_for_the_graph(page, server):
+    page.goto(f"{server.address}/#search?q=cat")
+    page.locator("ol.hits > li").first.wait_for()
+    texts = hits(page)[:2]
+    for i in range(2):
+        page.locator("ol.hits > li").nth(i).get_by_role("button", name="Graph").click()
+    page.get_by_role("link", name="Graph").click()
+    page.wait_for_selector("svg.graph .node")
+    assert page.get_by_label("Sentences, one per line").input_value().split("\n") == texts
+
+
 # --- The page --------------------------------------------------------------------------------------------------------
 
 
@@ -167,12 +196,13 @@ def test_the_page_asks_for_a_key(browser, model_folder, tmp_path):
         assert page.locator("nav a").all_inner_texts()[0] != "Search"  # there is no index
 
 
+VIEWS = ("search?q=cat", "compare", "tree", "graph")
 NAMELESS = """[...document.querySelectorAll('input, select, textarea, button, [role=button]')].filter(one =>
     !one.labels?.length && !one.getAttribute('aria-label') && !one.textContent.trim()).map(one => one.outerHTML)"""
 
 
 def test_every_control_has_a_name_and_the_tabs_are_links(page, server):
-    for view in ("search?q=cat", "compare", "tree"):
+    for view in VIEWS:
         page.goto(f"{server.address}/#{view}")
         page.reload()
         page.wait_for_selector("#view *")
@@ -187,7 +217,7 @@ STYLE = "getComputedStyle(document.body)."
 def test_nothing_is_wider_than_the_screen(browser, server, width):
     for scheme in ("light", "dark"):
         with opened(browser, viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
-            for view in ("search?q=cat", "compare", "tree"):
+            for view in VIEWS:
                 page.goto(f"{server.address}/#{view}")
                 page.reload()
                 page.wait_for_selector("#view *")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,48 @@ def test_what_cannot_be_explained_is_told_in_a_sentence(app, body, status, told)
 def test_texts_of_white_space_are_explained(app):
     status, answer = posted(app, "/explain", a="  ", b="cat", trees=True)
     assert (status, answer["similarity"], answer["a"]["matches"]) == (200, 0.0, [])
+
+
+# --- What only the explorer asks for ---------------------------------------------------------------------------------
+
+
+def test_the_nearest_phrase_of_a_phrase_in_the_index_is_itself(app, model):
+    text = "the cat sat on the mat"
+    tree = model.parse(text)
+    for node in range(len(tree)):
+        status, answer = posted(app, "/explore/nearest", inputs=text, node=node, k=3)
+        assert (status, answer["phrase"], len(answer["rows"])) == (200, tree.phrase(node), 3)
+        if node < len(tree.pieces):  # words
+            assert tree.phrase(node) in {found["phrase"].lower() for found in answer["phrases"]}
+            assert answer["phrases"][0]["cosine"] == pytest.approx(1, abs=1e-5)
+    assert posted(app, "/explore/nearest", inputs=text, node=99)[0] == 422
+
+
+def test_a_graph_has_equal_phrases_once(app, model):
+    texts = ["the cat sat", "a dog and the cat sat", "the cat sat"]
+    _, answer = posted(app, "/explore/graph", inputs=texts)
+    trees = [model.parse(text) for text in texts]
+    assert sum(len(node["of"]) for node in answer["nodes"]) == sum(len({n.text for n in tree}) for tree in trees)
+    assert answer["roots"][0] == answer["roots"][2] != answer["roots"][1]
+    for node in answer["nodes"]:
+        if node["children"]:
+            words = "".join(answer["nodes"][child]["text"] for child in node["children"])
+            assert words == node["text"].replace(" ", "") or " " in words
+    assert posted(app, "/explore/graph", inputs=["cat " * 2100])[0] == 413
+
+
+def test_the_page_is_told_what_there_is(app, model):
+    _, answer = posted(app, "/explore/about")
+    assert answer["index"] == {
+        "rows": 40,
+        "columns": {"year": "int64", "kind": "string", "source": "string", "row": "int64"},
+    }
+    assert posted(application(model, None), "/explore/about")[1]["index"] is None
+
+
+def test_the_policy_of_the_page_allows_only_its_own_script(app):
+    _, headers, body = ask(app, "GET", "/", key=None)
+    assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert not re.search(rb"(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\(|innerHTML|insertAdjacent|eval\(", body)

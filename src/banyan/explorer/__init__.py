@@ -25,7 +25,7 @@ from typing import Any
 from banyan.support.pages import policy
 
 _FOLDER = Path(__file__).parent
-_EXPLORER = ("base", "search", "tree", "compare", "start")
+_EXPLORER = ("base", "search", "tree", "compare", "graph", "start")
 _MAP = ("base", "points", "map_file")
 
 

@@ -11,9 +11,11 @@ from banyan.search.word_spans import word_spans
 from banyan.support.rows import unit_rows
 
 if TYPE_CHECKING:
+    from banyan.explanation import Explanation
     from banyan.tree import Tree
 
 ALIKE = 0.5  # the lowest cosine of two phrases that match
+SHARE = 0.05  # the least share of what all words contribute to the cosine of two texts that matching phrases have
 
 
 class Match(NamedTuple):
@@ -24,14 +26,17 @@ class Match(NamedTuple):
     cosine: float
 
 
-def matching_phrases(a: Tree, b: Tree, most: int = 3) -> list[Match]:
-    """Return the pairs of phrases of whole words with the highest cosines, best first. No two of them overlap, and at
-    least one phrase of each has several words, or the two are different words."""
+def matching_phrases(a: Tree, b: Tree, explanation: Explanation, most: int = 3) -> list[Match]:
+    """Return the pairs of phrases of whole words with the highest cosines, best first. No two of them overlap. They are
+    not the same single word, and they contribute to the cosine of the texts, which `explanation` explains."""
     ours, theirs = whole_phrases(a), whole_phrases(b)
     if not ours or not theirs:
         return []
     cosines = unit_rows(a.embeddings[ours]) @ unit_rows(b.embeddings[theirs]).T
-    rows, columns = np.nonzero(cosines >= ALIKE)
+    sums = np.pad(explanation.matrix.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    (first, end), (start, last) = _leaves(a)[ours].T, _leaves(b)[theirs].T
+    added = sums[end][:, last] - sums[first][:, last] - sums[end][:, start] + sums[first][:, start]
+    rows, columns = np.nonzero((cosines >= ALIKE) & (added >= SHARE * explanation.matrix[:-1, :-1].sum()))
     order = np.argsort(-cosines[rows, columns], kind="stable")
     found: list[Match] = []
     for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
@@ -41,6 +46,14 @@ def matching_phrases(a: Tree, b: Tree, most: int = 3) -> list[Match]:
             if len(found) == most:
                 break
     return found
+
+
+def _leaves(tree: Tree) -> np.ndarray:
+    """Return the first leaf under each node, and the one after the last, int64 [2n-1, 2]."""
+    ranges = [[leaf, leaf + 1] for leaf in range(len(tree.pieces))]
+    for left, right in tree.children.tolist():
+        ranges.append([ranges[left][0], ranges[right][1]])
+    return np.array(ranges)
 
 
 def whole_phrases(tree: Tree) -> list[int]:

@@ -93,9 +93,8 @@ def _why(service: Service, hit: Hit, query: Tree) -> dict[str, Any]:
     """The words of a hit that make it similar to the query, and the phrases of both that mean nearly the same."""
     if len(hit.text) > LONGEST_EXPLAINED:
         return {"highlights": [], "phrases": []}
-    words = highlights(service.model.explain(query.text, hit.text), hit.text)
-    tree = service.model.parse(hit.text)
-    pairs = matching_phrases(query, tree)
+    explanation, tree = service.model.explain(query.text, hit.text), service.model.parse(hit.text)
+    words, pairs = highlights(explanation, hit.text), matching_phrases(query, tree, explanation)
     return {
         "highlights": [[word.start, word.end, round(word.weight, 4)] for word in words],
         "phrases": [
