@@ -28,7 +28,7 @@ from banyan.model.graph import with_sublinear_tf
 from banyan.model.word_ngrams import SAMPLE, WordNgrams, spelling, weights_of
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
-from banyan.training.run import suitable_epochs
+from banyan.training.epochs import suitable_epochs
 from benchmarks.common import report, sentences
 from experiments.data import add_data_option
 

@@ -35,13 +35,15 @@ class Command(NamedTuple):
     finished: str = "finished already"  # what it says, and then fails, if there is nothing left to do
 
 
-_SMALL = ["--preset", "paper", "--epochs", "1", "--dim", "16", "--channels", "8", "--vocab-size", "400"]
+_SMALL = ["--preset", "paper", "--epochs", "2", "--dim", "16", "--channels", "8", "--vocab-size", "400"]
 _SMALL += ["--batch-size", "64", "--checkpoint-every", "0", "--quiet", "--device", "cpu"]
 _MODEL = ("model.safetensors", "tokenizer.json", "config.json")
 COMMANDS = {
     "train": Command(
-        lambda inputs, out: ["train", str(inputs / "corpus.txt"), "--out", str(out), *_SMALL], ("--resume",),
-        compared=_MODEL,
+        lambda inputs, out: ["train", str(inputs / "corpus.txt"), "--out", str(out),
+                             "--eval", str(inputs / "scored.tsv"), *_SMALL],
+        ("--resume",),
+        compared=(*_MODEL, "metrics.jsonl", "SHA256SUMS"),
     ),
     "tune": Command(
         lambda inputs, out: ["tune", str(inputs / "model"), str(inputs / "pairs.tsv"), "--out", str(out),
@@ -213,6 +215,8 @@ def inputs(folder: Path) -> None:
     lines = [" ".join(rng.choice(words, rng.integers(4, 12))) for _ in range(600)]
     (folder / "corpus.txt").write_text("\n".join(lines) + "\n")
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(lines[::2], lines[1::2], strict=True)))
+    scored = ((a, b, len(set(a.split()) & set(b.split()))) for a, b in zip(lines[:40], lines[40:80], strict=True))
+    (folder / "scored.tsv").write_text("".join(f"{a}\t{b}\t{score}\n" for a, b, score in scored))
     (folder / "labelled.tsv").write_text("text\tlabel\n" + "".join(f"{a}\t{'cat' in a}\n" for a in lines))
     next(path for path in models(folder) if path.name == "words").rename(folder / "model")
 

@@ -25,8 +25,8 @@ from banyan.config import Config
 from banyan.corpus.store import Store, shuffled_batches
 from banyan.support import devices
 from banyan.tokenizer import Tokenizer
+from banyan.training.epochs import suitable_epochs
 from banyan.training.passages import DEV_MOST
-from banyan.training.run import suitable_epochs
 
 WIDTH = 2  # U
 

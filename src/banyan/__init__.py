@@ -1,6 +1,7 @@
 """Banyan: sentence embeddings trained on your own text. `import banyan` imports neither torch nor numba.
 
 encoder       Banyan: load a model, encode, compare, parse and explain texts
+folders       the files of a model folder, and whether its training is finished
 encoding      encode whole files; find the most similar rows of files
 compact       truncated, int8 and binary embeddings
 tree          Tree: what Banyan.parse returns, and its drawings

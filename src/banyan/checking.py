@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from banyan.encoder import SETTINGS, WEIGHTS, Banyan
 from banyan.errors import BanyanError
+from banyan.folders import unfinished_of
 from banyan.support import checksums, files
 
 if TYPE_CHECKING:
@@ -51,13 +52,21 @@ def check(path: str | Path, repair: bool = False) -> Findings:
     }
     for kind, (here, examine) in parts.items():
         if here:
-            found.kinds.append(kind)
+            found.kinds.append(_unfinished(path) if kind == "a model" else kind)
             for problem in examine(path):
                 (found.problems if problem else found.without).append(problem or kind)
     if not found.kinds:
         raise BanyanError(f"{path} is no model, training run, index or encoded output" if path.exists() else
                           f"there is no file or folder {path}")  # fmt: skip
     return found
+
+
+def _unfinished(folder: Path) -> str:
+    """A model, or one whose training goes on."""
+    try:
+        return "an unfinished model" if unfinished_of(folder) else "a model"
+    except BanyanError:  # reported with the other problems
+        return "a model"
 
 
 def _model(folder: Path) -> Iterator[str | None]:

@@ -325,9 +325,9 @@ class Config:
         """The header of every file we write."""
         return {"model_type": "banyan", "format": format, "banyan_version": __version__}
 
-    def to_json(self) -> str:
-        """The content of config.json: the settings, and the version that wrote them."""
-        return json.dumps({**self.head(str(FORMAT)), **self.to_dict()}, indent=2) + "\n"
+    def to_json(self, **more: Any) -> str:
+        """The content of config.json: the settings, the version that wrote them, and more that belongs to them."""
+        return json.dumps({**self.head(str(FORMAT)), **self.to_dict(), **more}, indent=2) + "\n"
 
     @classmethod
     def from_file(cls, path: str | Path) -> Config:

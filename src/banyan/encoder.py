@@ -14,6 +14,18 @@ from banyan.backends import choose_for_encoding, on_cpu
 from banyan.compact import Form
 from banyan.config import Config, earlier_settings
 from banyan.errors import BanyanError
+from banyan.folders import (
+    SETTINGS,
+    TAUGHT_BY,
+    TOKENIZER,
+    UNFINISHED,
+    WEIGHTS,
+    model_folder,
+    teacher_of,
+    unfinished_in_words,
+    unfinished_of,
+    write_teacher,
+)
 from banyan.model.functions import Functions
 from banyan.model.graph import (
     Forest,
@@ -26,7 +38,7 @@ from banyan.model.graph import (
 from banyan.model.weights import check_values, load_weights
 from banyan.model.word_ngrams import WordNgrams, spelling
 from banyan.support import threads
-from banyan.support.files import read_json
+from banyan.support.log import log
 from banyan.support.rows import normalize_rows, slices
 from banyan.tokenizer.rules import without_surrogates
 from banyan.tokenizer.tokenizer import Tokenizer
@@ -37,10 +49,6 @@ if TYPE_CHECKING:
     from banyan.integrations.sklearn import BanyanClassifier
     from banyan.tree import Tree
 
-WEIGHTS = "model.safetensors"
-SETTINGS = "config.json"
-TOKENIZER = "tokenizer.json"
-TAUGHT_BY = "taught_by.json"  # only in the folder of a model that had a teacher
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
 _LATER = ("taught_dim", "taught_weight", "lexical_ngrams")
@@ -61,6 +69,7 @@ class Banyan:
     ) -> None:
         self.folder: Path | None = None  # where it was loaded from
         self.taught_by: dict[str, Any] | None = None  # its teacher, if it had one: the content of taught_by.json
+        self.unfinished: dict[str, int] | None = None  # how far its training has come, if it goes on
         self.device = device
         self.config = config
         self.tokenizer = tokenizer
@@ -94,11 +103,16 @@ class Banyan:
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
         weights = load_weights(folder / WEIGHTS, config, tokenizer.vocab_size)
         model = cls(config, tokenizer, weights, device)
-        model.folder, model.taught_by = folder, teacher_of(folder)
+        model.folder, model.taught_by, model.unfinished = folder, teacher_of(folder), unfinished_of(folder)
+        if model.unfinished:
+            log.warning("%s is %s", folder, unfinished_in_words(model.unfinished))
         return model
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write a folder for `from_pretrained` and for sentence-transformers. Each file is written atomically.
+
+        If the folder holds this model with other weights, such as those of an earlier epoch, it can be loaded all the
+        time.
 
         If the folder holds a classifier, it is removed: it belongs to the model that was there."""
         from safetensors.numpy import save_file
@@ -107,11 +121,11 @@ class Banyan:
         from banyan.integrations import opening
         from banyan.support import checksums, files
 
-        folder = Path(path)
+        folder, mark = Path(path), self.unfinished
         check_values(self.weights, "the model cannot be saved")
         folder.mkdir(parents=True, exist_ok=True)
-        # The settings are written last: without them, the folder is not a model.
-        for name in (SETTINGS, checksums.SUMS, ABOUT, HEAD, CONFUSION):
+        # Without the settings, the folder is not a model. They come after what they belong to, and the sums last.
+        for name in (checksums.SUMS, ABOUT, HEAD, CONFUSION, *([] if self._fits(folder) else [SETTINGS])):
             (folder / name).unlink(missing_ok=True)
         with files.reported(folder / WEIGHTS), files.atomic(folder / WEIGHTS) as temporary:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
@@ -119,9 +133,16 @@ class Banyan:
         write_teacher(folder, self.taught_by)
         for name, text in opening.FILES.items():
             files.write_text(folder / name, text)
-        settings = self.config.to_json()
-        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, *opening.FILES), {SETTINGS: settings})
-        files.write_text(folder / SETTINGS, settings)
+        files.write_text(folder / SETTINGS, self.config.to_json(**({UNFINISHED: mark} if mark else {})))
+        checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, SETTINGS, *opening.FILES))
+
+    def _fits(self, folder: Path) -> bool:
+        """Whether the folder holds a model with the same settings and tokenizer, so that only weights differ."""
+        try:
+            same = Config.from_file(folder / SETTINGS) == self.config
+            return same and (folder / TOKENIZER).read_text(encoding="utf-8") == self.tokenizer.to_json()
+        except (BanyanError, OSError, UnicodeError):
+            return False
 
     def tune(self, examples: Any, out: str | Path, **how: Any) -> Banyan:
         """Tune the model on texts that belong together, write the tuned model to the folder `out`, and return it.
@@ -152,11 +173,11 @@ class Banyan:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """What a copy is made from. It chooses its own kernels, because it may be on another machine."""
-        return self.config, self.tokenizer, self.weights, self.device, self.folder, self.taught_by
+        return self.config, self.tokenizer, self.weights, self.device, self.folder, self.taught_by, self.unfinished
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state[:4])  # type: ignore[misc]
-        self.folder, self.taught_by = state[4:]
+        self.folder, self.taught_by, self.unfinished = state[4:]
 
     @property
     def dim(self) -> int:
@@ -448,42 +469,6 @@ class Banyan:
         sketches = np.zeros((len(kept), self.config.lexical_dim), np.int64)
         np.add.at(sketches, owners, self._words.contributions(tokens))
         return sketches
-
-
-def model_folder(path: str | Path, revision: str | None = None, token: str | None = None) -> Path:
-    """The folder of a finished model. If there is none, that of the model of this name on the Hub."""
-    folder = Path(path)
-    if not folder.is_dir():
-        from banyan.integrations import hub
-
-        folder = hub.fetch(str(path), revision, token) if hub.is_name(path) else folder
-    if not folder.is_dir():
-        raise BanyanError(f"there is no model folder {str(path)!r}; train a model with `banyan train`")
-    for name in (SETTINGS, WEIGHTS, TOKENIZER):
-        if not (folder / name).is_file():
-            raise BanyanError(f"{folder} is not a finished model: it has no {name}")
-    return folder
-
-
-def teacher_of(folder: Path) -> dict[str, Any] | None:
-    """The content of taught_by.json, if the folder has one."""
-    path = folder / TAUGHT_BY
-    if not path.exists():
-        return None
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise BanyanError(f"cannot read {path}: it is not a JSON object")
-    return found
-
-
-def write_teacher(folder: Path, taught_by: dict[str, Any] | None) -> None:
-    """Write taught_by.json, or remove that of another model if there was no teacher."""
-    from banyan.support import files
-
-    if taught_by:
-        files.write_text(folder / TAUGHT_BY, json.dumps(taught_by, indent=2, ensure_ascii=False) + "\n")
-    else:
-        (folder / TAUGHT_BY).unlink(missing_ok=True)
 
 
 def _is_embedding(x: Any) -> bool:

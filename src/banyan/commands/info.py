@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> dict[str, Any]:
     from banyan.classify.classifier import about_classifier
-    from banyan.encoder import WEIGHTS
+    from banyan.folders import WEIGHTS, unfinished_in_words, unfinished_of
     from banyan.model.functions import Functions
     from banyan.model.weights import shapes_of
     from banyan.training import card
@@ -54,8 +54,10 @@ def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> di
     text, shapes = card.training_text(folder), shapes_of(folder / WEIGHTS, config)
     sizes = {name: prod(shape) for name, shape in shapes.items()}
     beside = f" and {config.lexical_dim} lexical ones" if config.lexical_dim else ""
+    mark = unfinished_of(folder)
     about: dict[str, Any] = {
         "model": str(folder),
+        "state": unfinished_in_words(mark) if mark else {},
         "written by": f"banyan {json.loads((folder / 'config.json').read_text('utf-8')).get('banyan_version')}",
         "dimensions": f"{config.dim} ({config.channels} channels of width {config.width})" + beside,
         "vocabulary": shapes["embedding"][0],

@@ -11,7 +11,8 @@ from banyan.support.needs import needs
 
 GROUP, ORDER = "train", 1
 PURPOSE = "train a model on your own text"
-DESCRIPTION = "Writes a model folder. --resume continues a run that was stopped or killed."
+DESCRIPTION = """Writes a model folder. --resume continues a run that was stopped or killed.
+After Ctrl-C and after each epoch, the folder holds a model that can be used, marked as unfinished."""
 EXAMPLES = (
     "banyan train corpus.txt --out model/",
     "banyan train texts/ more.jsonl.gz --column text --out model/ --epochs 5 --candidates batch",
@@ -88,7 +89,7 @@ def _setting_arguments(groups: dict[str, argparse._ArgumentGroup]) -> None:
 
 
 def _run_arguments(group: argparse._ArgumentGroup) -> None:
-    pairs = "after each epoch, report the Spearman correlation on this file (lines of two texts and a score)"
+    pairs = "measure each epoch on this file (lines of two texts and a score), keep the best, and compare with TF-IDF"
     group.add_argument("--eval", dest="pairs", metavar="FILE", help=pairs)
     group.add_argument("--init", metavar="MODEL", help="start from the weights and the tokenizer of a finished model")
     precision = "precision of the output layer (default: auto, the fastest the device supports)"

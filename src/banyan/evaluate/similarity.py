@@ -81,7 +81,7 @@ def similarity(encode: Encode | Comparer, pairs: Pairs, task: str) -> Outcome:
     return Outcome(task, "spearman", items, rho)
 
 
-def spearman(encode: Encode, pairs: Pairs) -> float:
+def spearman(encode: Encode | Comparer, pairs: Pairs) -> float:
     """Return Spearman's rho × 100 of the cosines with the scores, or NaN if an embedding is not finite."""
     items = _scored(encode, pairs)
     return rho(items) if np.isfinite(items).all() else math.nan

@@ -5,6 +5,7 @@ devices    choose a torch device; deterministic runs
 display    notes and progress bars on the terminal, log lines elsewhere
 drawing    SVG helpers: safe text, text widths, colours
 files      atomic writes and locks
+log        the logger "banyan"
 needs      one error message for a missing optional package
 pages      the content-security policy of a page
 quiet      silence transformers

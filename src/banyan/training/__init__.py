@@ -2,15 +2,19 @@
 
 trainer      train(): check what was asked for, prepare the text, run
 run          the training loop
+epochs       how many epochs suit a corpus
 passages     the passages of an epoch, and the held-out text
 beginning    initial weights: statistics of the corpus, or the vectors of a teacher
 teaching     the options of train() for teachers and translations
 lessons      texts and the vectors that a teacher gives them
+interrupts   Ctrl-C
 metrics      metrics.jsonl and what the progress bar shows
+standing     how the epochs stand on evaluation pairs, beside TF-IDF
 plots        loss.png
 folder       the run's folder: its lock, its settings, what must not be lost
 checkpoint   the state of a run in one file
 distributed  several processes that train one model
+writing      the model folder, also while training goes on
 card         the model card
 taught_by    what the card and `banyan info` say about a teacher
 gpu_steps    steps recorded as CUDA graphs
@@ -22,11 +26,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from banyan.training.run import Interrupted
+    from banyan.training.interrupts import Interrupted
     from banyan.training.trainer import train
 
 __all__ = ["Interrupted", "train"]
-_HOMES = {"Interrupted": "banyan.training.run", "train": "banyan.training.trainer"}
+_HOMES = {"Interrupted": "banyan.training.interrupts", "train": "banyan.training.trainer"}
 
 
 def __getattr__(name: str) -> Any:

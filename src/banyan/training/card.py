@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from banyan._version import __version__
 from banyan.config import SETTINGS, Config
-from banyan.training import taught_by
+from banyan.folders import unfinished_in_words
+from banyan.training import standing, taught_by
 from banyan.training.folder import CARD
+from banyan.training.metrics import read_rows
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -23,7 +24,7 @@ tags: [banyan, sentence-embeddings]
 
 # A Banyan model
 
-Sentence embeddings of {dim} dimensions, trained {how} by
+{unfinished}Sentence embeddings of {dim} dimensions, trained {how} by
 [banyan-embed](https://pypi.org/project/banyan-embed/) {version}.
 
 ```python
@@ -73,8 +74,8 @@ _UNKNOWN = "Unknown: the folder that the model was trained in was not available 
 def model_card(model: Banyan, text: str | None = None, metrics: Path | None = None) -> str:
     """The text of the card. text: what to say about the training text. metrics: those of the run. If available."""
     config, told = model.config, model.taught_by
-    last = last_epoch(metrics) if metrics else {}
-    in_words = settings_in_words(config, len(model.embedding), last)
+    rows = read_rows(metrics) if metrics else []
+    in_words = settings_in_words(config, len(model.embedding), last_epoch(metrics) if metrics else {})
     settings = "\n".join(f"| {name} | {value} |" for name, value in in_words.items())
     message_passing = sum(function.size for function in model.functions)
     output = sum(model.weights[name].size for name in ("out_weight", "out_bias") if name in model.weights)
@@ -84,6 +85,7 @@ def model_card(model: Banyan, text: str | None = None, metrics: Path | None = No
         version=__version__,
         base_model="".join(["base_model:\n", *(f"- {name}\n" for name in bases)]) if bases else "",
         how="with a teacher" if told else "from scratch",
+        unfinished=f"**This is {unfinished_in_words(model.unfinished)}.**\n\n" if model.unfinished else "",
         teacher=_teacher(told, config) if told else "",
         text=text or _UNKNOWN,
         settings=settings,
@@ -91,7 +93,7 @@ def model_card(model: Banyan, text: str | None = None, metrics: Path | None = No
             f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
             f"embedding, {output:,} in the output layer ({'training only' if output else NO_OUTPUT_LAYER})."
         ),
-        scores=_scores(last, config) if metrics else _UNKNOWN,
+        scores=_scores(rows, config) if metrics else _UNKNOWN,
         knows=f"The model knows words only as {_KNOWS_TAUGHT if told else _KNOWS}",
     )
 
@@ -111,8 +113,7 @@ def text_since(summary: str, start: str | Path | None) -> str:
 
 def last_epoch(metrics: Path) -> dict[str, Any]:
     """The metrics of the last epoch that was finished."""
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
-    return next((json.loads(line) for line in reversed(lines) if "finished_epoch" in line and line[-1] == "}"), {})
+    return next((row for row in reversed(read_rows(metrics)) if "finished_epoch" in row), {})
 
 
 def settings_in_words(config: Config, vocabulary: int, last: dict[str, Any]) -> dict[str, Any]:
@@ -133,18 +134,23 @@ def _teacher(told: dict[str, Any], config: Config) -> str:
     return _TEACHER.format(rows="\n".join(f"| {name} | {value} |" for name, value in rows.items()))
 
 
-def _scores(last: dict[str, Any], config: Config) -> str:
+def _scores(rows: list[dict[str, Any]], config: Config) -> str:
+    """The losses of the epoch that was kept, and how the epochs stand on the evaluation pairs."""
     from banyan.model.objective import terms
 
-    if not last:
+    epochs = [row for row in rows if "finished_epoch" in row]
+    if not epochs:
         return "None yet."
+    kept = epochs[-1].get(standing.KEPT)
+    last = next((row for row in epochs if row["finished_epoch"] == kept), epochs[-1])
     losses = [("loss", "loss"), *((term.name, f"{term.title} (weight {term.weight:g})") for term in terms(config))]
     lines = ["| | training | held-out text |", "|---|---|---|"]
     for name, title in losses if len(losses) > 2 else losses[:1]:
         cells = [f"{last[key]:.4f}" if (key := f"{kind}_{name}") in last else "" for kind in ("train", "dev")]
         lines.append(f"| {title} | {cells[0]} | {cells[1]} |")
-    if "pairs_spearman" in last:
-        lines.append(f"\nSpearman × 100 on the evaluation pairs: {last['pairs_spearman']:.2f}.")
     if config.objective != "cross-entropy" or config.candidates == "batch" or config.infonce_weight:
         lines.append("\nThe negatives come from the batch, so the losses depend on the batch size.")
-    return f"After epoch {last['finished_epoch']}:\n\n" + "\n".join(lines)
+    if compared := standing.rows(rows):
+        lines.append(f"\n{standing.markdown(compared)}")
+    why = ", the best on the evaluation pairs" if kept else ""
+    return f"After epoch {last['finished_epoch']}{why}:\n\n" + "\n".join(lines)

@@ -16,6 +16,7 @@ from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
+from banyan.folders import is_finished
 from banyan.integrations.opening import FILES
 from banyan.support import checksums, files
 from banyan.support.checksums import SUMS
@@ -98,7 +99,7 @@ class RunFolder:
         if foreign and not ours:
             raise BanyanError(f"{self.out} holds a {foreign[0]} of something else: choose another folder")
         if ours and not resume and not overwrite:
-            state = "a finished model" if (self.out / WEIGHTS).exists() else "an unfinished run"
+            state = "a finished model" if is_finished(self.out) else "an unfinished run"
             raise BanyanError(f"{self.out} holds {state}: --resume continues it, --overwrite starts over")
         if ours and resume and not self.record.exists():
             raise BanyanError(

@@ -46,6 +46,12 @@ def estimate(config: Config, tokens: int, device: str) -> str:
     return f", about {max(seconds / 60, 1):.0f} minute{'s' * bool(seconds >= 90)}" if seconds > 30 else ""
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl. A last line that is not whole yet is left out."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
 class Pace:
     """Updates the progress bar, at most twice a second."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from banyan.config import Config
 from banyan.corpus.store import Store, shuffled
+from banyan.model.crops import Cut
 from banyan.model.graph import runs_of_tokens
 from banyan.support.compiling import njit
 
@@ -122,3 +123,14 @@ def _paragraphs(store: Store, config: Config) -> Part:
         return Part(store, np.arange(len(store)), np.arange(1, len(store) + 1))
     first = np.asarray(store.paragraphs)
     return Part(store, first, np.append(first[1:], len(store)))
+
+
+def sizes_of(batch: Part, cut: Cut | None) -> tuple[int, int, int]:
+    """Sentences and tokens of a batch, and the nodes that its plain trees would have, including those of crops."""
+    lengths = batch.spans()[1]
+    sentences, tokens, trees = int(batch.counts.sum()), int(lengths.sum()), len(lengths)
+    nodes = 2 * tokens - trees
+    if cut is None:
+        return sentences, tokens, nodes
+    of_crops = 2 * (tokens + int((lengths == 1).sum()) - trees)  # a passage of one token is both of its parts
+    return sentences, tokens, nodes + of_crops if cut.whole else of_crops

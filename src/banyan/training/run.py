@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import astuple, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -35,44 +33,23 @@ from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.graph import runs_of_tokens
 from banyan.model.weights import LARGEST
-from banyan.support import devices, files
+from banyan.support import devices
 from banyan.support.display import COMPILING, Display, duration
 from banyan.tokenizer import Tokenizer
-from banyan.training import card, checkpoint, plots
+from banyan.training import checkpoint, standing, writing
 from banyan.training.checkpoint import Progress
 from banyan.training.distributed import Processes
-from banyan.training.folder import CARD, LOSS, METRICS, RunFolder
+from banyan.training.epochs import suitable_epochs
+from banyan.training.folder import METRICS, RunFolder
+from banyan.training.interrupts import Interrupted, interrupts
 from banyan.training.lessons import Lessons
-from banyan.training.metrics import Metrics, Pace, epoch_line, estimate, tensorboard_writer
-from banyan.training.passages import HELD_OUT, Part, of_lessons, parts
+from banyan.training.metrics import Metrics, Pace, epoch_line, estimate, read_rows, tensorboard_writer
+from banyan.training.passages import HELD_OUT, Part, of_lessons, parts, sizes_of
 
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
 
-TEN_MILLION = 900  # steps per epoch of a corpus of ten million words; smaller corpora get more epochs
-FEWEST, FEWEST_CHEAP = 5, 3  # epochs; without a softmax over the whole vocabulary
-MOST = 15
-TAUGHT_STEPS = 1500  # with a teacher: so many steps at least, within these numbers of epochs
-TAUGHT_EPOCHS = {"lines": (2, 50), "translations": (10, 100)}
-TUNED_STEPS = 200  # in tuning: so many steps at least, within these numbers of epochs
-TUNED_EPOCHS = (3, 20)
-
-
-def suitable_epochs(steps: int, config: Config) -> int:
-    """The number of epochs that suits a corpus with this many steps per epoch."""
-    if config.has_teacher:
-        fewest, most = TAUGHT_EPOCHS["translations" if config.taught_dim else "lines"]
-        return min(max(math.ceil(TAUGHT_STEPS / steps), fewest), most)
-    if config.pairs_weight:
-        fewest, most = TUNED_EPOCHS
-        return min(max(math.ceil(TUNED_STEPS / steps), fewest), most)
-    cheap = config.candidates == "batch" or config.objective == "none"
-    fewest = FEWEST_CHEAP if cheap else FEWEST
-    return min(max(math.ceil(fewest * TEN_MILLION / steps), fewest), MOST)
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user interrupted the run, and it was saved."""
+WORTH_SAVING = 5  # seconds since the last checkpoint at the end of an epoch
 
 
 class _Loss(nn.Module):
@@ -118,6 +95,7 @@ class Run:
         data = (lessons.fingerprint if lessons else store.fingerprint) + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
         self.best: dict[str, Tensor] = {}  # the weights of the best epoch, if they are kept
+        self.taught_by: dict[str, Any] | None = None  # as in Banyan
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
             if self.progress.data != data and us.first:  # checkpoints hold the first process's fingerprint
@@ -168,6 +146,16 @@ class Run:
                 if name in weights and self.progress.step == 0:
                     parameter.copy_(torch.from_numpy(weights[name]))
 
+    def measure_beginning(self, sentences: Iterable[str]) -> None:
+        """Before the first step, measure the model and TF-IDF of characters on the pairs, to compare the epochs with.
+
+        sentences: the training text."""
+        if self.pairs is None or self.metrics is None or self.progress.metrics_bytes:
+            return
+        row, note = standing.before_training(self.banyan().encode, sentences, self.pairs)
+        self._log(row, None)
+        self.display.note(note)
+
     def go(self, checkpoint_seconds: float, tensorboard: bool) -> None:
         """Train for the remaining epochs."""
         self.epoch_steps = self._steps_of_an_epoch()
@@ -182,7 +170,7 @@ class Run:
                 board = None
                 if tensorboard and self.us.first:
                     board = stack.enter_context(closing(tensorboard_writer(self.out)))
-            asked = stack.enter_context(_interrupts())
+            asked = stack.enter_context(interrupts())
             first_step = stack.enter_context(self.display.patience(COMPILING, 5))
             meter = Pace(stack.enter_context(self.display.bar("training", steps, "steps")), self.epochs)
             while not self._is_done():
@@ -196,10 +184,13 @@ class Run:
                         meter.show(rows)
                         if stop or time.monotonic() - self.saved > checkpoint_seconds:
                             self._save()
+                        if stop:
+                            self._write(self._unfinished())
                     if stop:
                         raise self._stopped()
                 with self.us.together():
-                    self._end_of_epoch(board)
+                    self._end_of_epoch(board, min(checkpoint_seconds, WORTH_SAVING))
+                self._agree_on_best()
         self.seconds = time.monotonic() - started
 
     def _is_done(self) -> bool:
@@ -297,21 +288,10 @@ class Run:
         """Run a step for each batch. Return the metrics over all processes, and whether one was asked to stop."""
         losses, terms, nodes = self.gpu.run(window, following) if self.gpu else self._steps(window, asked)
         n = len(losses)
-        sizes = np.array([self._sizes(indices) for indices in window[:n]])
+        sizes = np.array([sizes_of(self.train_part[indices], self.cut) for indices in window[:n]])
         columns = [_fetched(losses), _fetched(nodes), *sizes.T.tolist(), *np.array(_fetched(terms)).T.tolist()]
         figures = self.us.total([*itertools.chain(*columns), bool(asked)])
         return [self._row(i, *figures[i:-1:n]) for i in range(n)], figures[-1] > 0
-
-    def _sizes(self, indices: np.ndarray) -> tuple[int, int, int]:
-        """Sentences and tokens of a batch, and the nodes that its plain trees would have, including those of crops."""
-        part = self.train_part[indices]
-        lengths = part.spans()[1]
-        sentences, tokens, trees = int(part.counts.sum()), int(lengths.sum()), len(lengths)
-        nodes = 2 * tokens - trees
-        if self.cut is None:
-            return sentences, tokens, nodes
-        of_crops = 2 * (tokens + int((lengths == 1).sum()) - trees)  # a passage of one token is both of its parts
-        return sentences, tokens, nodes + of_crops if self.cut.whole else of_crops
 
     def _steps(self, window: Sequence[np.ndarray], asked: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
         """The loss of each step, its parts, and the nodes, as numbers or as tensors on the device. A single process
@@ -406,7 +386,8 @@ class Run:
         told = f"stopped after step {self.progress.step:,} and saved; --resume continues"
         return Interrupted(told) if self.us.first else SystemExit(130)
 
-    def _end_of_epoch(self, board: Any) -> None:
+    def _end_of_epoch(self, board: Any, least_seconds: float) -> None:
+        """least_seconds: less work than this is not worth a checkpoint and a model."""
         done = self.progress
         sums = [0.0] * len(self.terms)
         self.progress = replace(done, epoch=done.epoch + 1, batch=0, loss_sum=0.0, term_sums=sums)
@@ -424,14 +405,35 @@ class Run:
         metrics |= self._figures()
         self._log(metrics, board)
         self.display.note(epoch_line(metrics, self.terms))
-        if not self._is_done() and time.monotonic() - self.saved < 5:
-            return  # too little work to be worth a checkpoint
+        if not self._is_done() and time.monotonic() - self.saved < least_seconds:
+            return
         self._save()
-        plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
+        if not self._is_done():
+            self._write(self._unfinished())
 
     def _figures(self) -> dict[str, float]:
         """What the model reaches after an epoch, beside its losses."""
-        return {"pairs_spearman": spearman(self.banyan().encode, self.pairs)} if self.pairs else {}
+        if self.pairs is None:
+            return {}
+        value = spearman(self.banyan().encode, self.pairs)
+        self._keep_if_best(value)
+        return {standing.SPEARMAN: value, standing.KEPT: self.progress.best_epoch}
+
+    def _keep_if_best(self, value: float) -> bool:
+        """Keep the weights if this figure of theirs is the best so far."""
+        before = self.progress.best
+        if math.isnan(value) or (before is not None and value <= before):
+            return False
+        self.progress.best, self.progress.best_epoch = value, self.progress.epoch
+        learned = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+        self.best = {name: weight.detach().cpu().clone() for name, weight in learned.items()}
+        return True
+
+    def _agree_on_best(self) -> None:
+        """Let every process keep the weights that the first one found to be the best. Only the first one measures."""
+        newest = self.us.most(self.progress.best_epoch)
+        if newest == self.progress.epoch and not self.us.first:
+            self._keep_if_best(float(newest))  # any figure that grows
 
     @torch.no_grad()
     def _dev_losses(self, part: Part) -> dict[str, Any]:
@@ -468,32 +470,47 @@ class Run:
 
     def banyan(self) -> Banyan:
         """The current model, ready to encode on the device it trains on."""
-        return Banyan(self.config, self.tokenizer, self.model.weights(), str(self.device) if self.gpu else "cpu")
+        return self._banyan(self.config, self.model.weights())
 
-    def finish(self, taught_by: dict[str, Any] | None = None) -> Banyan:
-        """Write the model folder. taught_by: as in Banyan."""
+    def _banyan(self, config: Config, weights: dict[str, np.ndarray]) -> Banyan:
+        return Banyan(config, self.tokenizer, weights, str(self.device) if self.gpu else "cpu")
+
+    @property
+    def kept_config(self) -> Config:
+        return self.config
+
+    def kept(self) -> Banyan:
+        """The model to write: that of the best epoch, if the run keeps it, otherwise the current one."""
+        weights = self.model.weights() | {name: weight.numpy() for name, weight in self.best.items()}
         if self.config.taught_dim and self.lessons:
-            self._carry_over()
-        model = self.banyan()
-        model.taught_by = taught_by
-        if self.metrics is None:
-            return model
-        self.metrics.sync()
-        model.save_pretrained(self.out)
-        plots.loss_curve(self.out / METRICS, self.out / LOSS, self.terms)
-        files.write_text(self.out / CARD, card.model_card(model, self.summary, self.out / METRICS))
-        size = (self.out / WEIGHTS).stat().st_size / 1e6
-        self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
+            writing.carry_over(weights, self.config.taught_dim, self.text.store)
+        model = self._banyan(self.kept_config, weights)
+        model.taught_by = self.taught_by
         return model
 
-    @torch.no_grad()
-    def _carry_over(self) -> None:
-        """Give tokens that the lessons lack a place in the taught part of the embedding."""
-        from banyan.training.beginning import carried_over
+    def finish(self) -> Banyan:
+        """Write the model folder."""
+        model = self.kept()
+        self._write(model)
+        if self.us.first:
+            if found := standing.rows(read_rows(self.out / METRICS)):
+                self.display.note(standing.text(found))
+            size = (self.out / WEIGHTS).stat().st_size / 1e6
+            self.display.note(f"wrote {self.out} ({size:,.1f} MB) after {duration(self.seconds)} of training")
+        return model
 
-        width, rows = self.config.taught_dim, self.model.embedding.cpu().numpy()
-        taught = carried_over(rows[:, :width], rows[:, width:], np.asarray(self.text.store.tokens))
-        self.model.embedding[:, :width] = torch.from_numpy(taught).to(self.device)
+    def _unfinished(self) -> Banyan:
+        """The model to write while the run goes on, marked as such."""
+        done, model = self.progress, self.kept()
+        model.unfinished = {"step": done.step, "steps": self.epochs * self.epoch_steps}
+        if self.best:
+            model.unfinished[standing.KEPT] = done.best_epoch
+        return model
+
+    def _write(self, model: Banyan) -> None:
+        if self.metrics is not None:
+            self.metrics.sync()
+            writing.write(model, self.out, self.summary, self.terms)
 
     def close(self) -> None:
         if self.metrics is not None:
@@ -507,24 +524,3 @@ def _fetched(values: Sequence[Any]) -> list[Any]:
 
 def _diverged(what: str) -> BanyanError:
     return BanyanError(f"{what}: try a lower lr, with --overwrite")
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM, so that the loop can finish its step and save. A second Ctrl-C stops immediately."""
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, frame: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

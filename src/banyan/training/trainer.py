@@ -19,6 +19,7 @@ from banyan.corpus.textfile import file_kind
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.evaluate.similarity import read_pairs
+from banyan.folders import is_finished
 from banyan.model import BanyanModel
 from banyan.model.weights import load_weights
 from banyan.support import checksums, devices
@@ -65,7 +66,8 @@ def train(
         that differs from it.
     config: all settings at once, instead of a preset and overrides.
     dev: held-out text for the loss after each epoch (default: 1% of the corpus).
-    pairs: a file of two sentences and a score per line, whose Spearman correlation is reported after each epoch.
+    pairs: a file of two sentences and a score per line. After each epoch, the Spearman correlation with the scores is
+        reported, beside that of TF-IDF and of the model before training. The best epoch is the model.
     tokenizer: a tokenizer.json or SentencePiece .model to use instead of training one.
     init: a finished model whose tokenizer and weights to start from.
     teacher: a model to learn from (a sentence-transformers folder or hub name, the address of an OpenAI-compatible
@@ -143,7 +145,7 @@ def _text_then_translations(
     learned, resume, overwrite = work / "learned", given["resume"], given["overwrite"]
     text = {name: value for name, value in given.items() if name not in ("teacher", "parallel", "languages", "pairs")}
     taught = {name: overrides.pop(name) for name in TEACHING_SETTINGS if name in overrides}
-    if not (resume and (learned / WEIGHTS).exists()):
+    if not (resume and is_finished(learned)):
         for folder in (out, learned):
             RunFolder(folder).refuse_to_lose(resume, overwrite)
         sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
@@ -295,11 +297,14 @@ class _Job:
             place = self.folder, model, self.pieces
             text = card.text_since(summary, self.given.init)
             run = Run(*place, *data, self.share, text, self.display, us, self.lessons, given)
+            run.taught_by = self.teaching.told(self.lessons, self.given.init)
         run.start_from(self.weights)
         with closing(run):
+            with us.together():
+                run.measure_beginning(self.text)
             run.go(checkpoint_seconds, tensorboard)
             with us.together():
-                return run.finish(self.teaching.told(self.lessons, self.given.init))
+                return run.finish()
 
 
 def _corpus(

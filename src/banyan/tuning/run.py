@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from banyan.config import Config
 from banyan.corpus.store import Store
 from banyan.encoder import Banyan
 from banyan.model import BanyanModel
@@ -71,11 +72,8 @@ class TuningRun(Run):
     def _measure(self, held_out: Batches) -> Found:
         """Measure the model on the held-out examples, and keep its weights if they are the best so far."""
         found = figure(self.banyan(), held_out)
-        if self.progress.best is None or found.value > self.progress.best:
-            self.progress.best, self.progress.best_epoch = found.value, self.progress.epoch
+        if self._keep_if_best(found.value):
             self.progress.best_lexical_weight = found.lexical_weight
-            learned = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
-            self.best = {name: weight.detach().cpu().clone() for name, weight in learned.items()}
         return found
 
     def _begin_epoch(self) -> None:
@@ -148,18 +146,12 @@ class TuningRun(Run):
         score = None if batch.score is None else sent(batch.score)
         return Belonging(sent(batch.left_out()), lexical, score)
 
-    def banyan(self) -> Banyan:
-        weights = self.model.weights()
-        if self.config.hashes_words:
+    def _banyan(self, config: Config, weights: dict[str, np.ndarray]) -> Banyan:
+        if config.hashes_words:
             weights["lexical_idf"] = stored(weights["lexical_idf"], weights.pop("lexical_scale"))
-        return Banyan(self.config, self.tokenizer, weights)
+        return Banyan(config, self.tokenizer, weights)
 
-    @torch.no_grad()
-    def finish(self, taught_by: dict[str, Any] | None = None) -> Banyan:
-        """Write the model folder with the weights of the best epoch."""
-        for name, parameter in self.model.named_parameters():
-            if name in self.best:
-                parameter.copy_(self.best[name])
-        if self.progress.best_lexical_weight:
-            self.config = replace(self.config, lexical_weight=self.progress.best_lexical_weight)
-        return super().finish(taught_by)
+    @property
+    def kept_config(self) -> Config:
+        weight = self.progress.best_lexical_weight
+        return replace(self.config, lexical_weight=weight) if weight else self.config

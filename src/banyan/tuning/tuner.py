@@ -91,9 +91,10 @@ def tune(
         summary = _summary(told, tuned_on, before.folder)
         run = TuningRun(folder, network, before.tokenizer, batches, summary, display)
         stack.enter_context(closing(run))
+        run.taught_by = teacher_of(before.folder)
         run.start_from(_recounted(before, batches[0].store))
         run.go(checkpoint_seconds, tensorboard)
-        tuned = run.finish(teacher_of(before.folder))
+        tuned = run.finish()
         if len(held_out) > 1:
             _tell(measure(before, tuned, held_out), folder.out / CARD, display)
         return tuned
