@@ -48,8 +48,9 @@ class TfIdf:
     """A Comparer with sparse vectors."""
 
     def __init__(self, lines: Iterable[str]) -> None:
+        vectorizer = _vectorizer()
         try:
-            self.vectorizer = _vectorizer().fit(lines)
+            self.vectorizer = vectorizer.fit(lines)
         except ValueError as error:
             raise BanyanError(f"cannot count character n-grams: {error}") from None
 
