@@ -240,6 +240,25 @@ def test_wrong_tables_are_refused_and_not_read():
         kernels.split(fast.pieces, fast.characters, ["a", 5], np.zeros(0x11000, np.uint8))
 
 
+def test_characters_of_a_larger_vocabulary_are_refused():
+    small, large = (Tokenizer.train(lines(100), vocab_size=size)._fast for size in (300, 400))
+    assert isinstance(small, Native)
+    assert isinstance(large, Native)
+    with pytest.raises(ValueError, match="out of range"):
+        kernels.split(small.pieces, large.characters, ["a cat"], np.zeros(0x11000, np.uint8))
+
+
+def test_a_text_none_of_whose_tokens_count_gets_zeros():
+    fast = Tokenizer.train(lines(100), vocab_size=400)._fast
+    assert isinstance(fast, Native)
+    trees = kernels.Trees(np.ones((400, 4), np.float32), *[np.ones(4, np.float32)] * 3, 4, 2, False, 0)
+    out, left, missing = np.ones((3, 4), np.float32), np.zeros(3, np.uint8), np.zeros(0x11000, np.uint8)
+    second = np.array([2])  # the first occurrence of a token does not count
+    kernels.embed(fast.pieces, fast.characters, trees, None, 4, second, ["the", "the the the", ""], out, left, missing)
+    assert not out[[0, 2]].any()
+    assert out[1].any()
+
+
 # --- The choice ------------------------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,8 @@ static PyObject *split(PyObject *Py_UNUSED(module), PyObject *args) {
     if (!get(of_missing, &missing, 1, true, "missing"))
         return NULL;
     PyObject *strings = PySequence_Tuple(given), *counts = NULL, *result = NULL;
-    Text *texts = strings && !refuse(missing.len != N_PAGES, "missing") ? texts_of(strings) : NULL;
+    bool wrong = missing.len != N_PAGES || characters->characters.n_pieces > pieces->pieces.n_pieces;
+    Text *texts = strings && !refuse(wrong, "missing, or a character") ? texts_of(strings) : NULL;
     Py_ssize_t n = texts ? PyTuple_GET_SIZE(strings) : 0;
     Window *window = texts ? PyMem_RawCalloc(1, sizeof *window) : NULL;
     counts = window ? PyBytes_FromStringAndSize(NULL, n * 8) : NULL;
@@ -127,18 +128,30 @@ typedef struct {
 } Pending;
 
 typedef struct {
+    Pending text;
+    Space tree;
+    float *row; /* where its embedding goes; NULL: no text */
+    int64_t merges; /* left to do */
+} Lane;
+
+/* A merge waits for the one before it. So two trees grow side by side: the processor works on one while the other
+   waits. */
+typedef struct {
     Window window;
-    Space space;
     Sums sums;
     Repeats repeats;
-    Pending pending[2]; /* the current text and the next */
+    Lane lanes[2];
+    Pending next; /* its rows are being fetched */
+    int64_t prepared; /* texts */
 } Scratch;
+
+static void free_pending(Pending *text) { free(text->tokens), free(text->kept); }
 
 static void free_scratch(Scratch *scratch) {
     free(scratch->window.tokens), free(scratch->repeats.seen);
+    free_pending(&scratch->next);
     for (int i = 0; i < 2; i++)
-        free(scratch->pending[i].tokens), free(scratch->pending[i].kept);
-    free_space(&scratch->space);
+        free_pending(&scratch->lanes[i].text), free_space(&scratch->lanes[i].tree);
     free_sums(&scratch->sums);
     PyMem_RawFree(scratch);
 }
@@ -162,6 +175,8 @@ static bool keep(const Work *work, Pending *text, Repeats *repeats) {
     return true;
 }
 
+static const int32_t *leaves_of(const Work *work, const Pending *text) { return work->n_kept ? text->kept : text->tokens; }
+
 /* Split a text, and fetch the rows of its leaves: they arrive while the text before it is composed. */
 static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *next, Scratch *scratch) {
     Window *window = &scratch->window;
@@ -174,7 +189,7 @@ static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *
         return next->n != NO_MEMORY;
     if (work->n_kept && !keep(work, next, &scratch->repeats))
         return false;
-    const int32_t *leaves = work->n_kept ? next->kept : next->tokens;
+    const int32_t *leaves = leaves_of(work, next);
     const Trees *trees = work->trees;
     if (work->lexical)
         fetch_spellings(work->lexical, next->tokens, next->n);
@@ -184,35 +199,73 @@ static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *
     return true;
 }
 
-/* False: out of memory. */
-static bool embed_text(const Work *work, const Pending *text, float *row, Scratch *scratch) {
-    const Trees *trees = work->trees;
-    if (text->n <= 0) {
-        memset(row, 0, (size_t)work->columns * sizeof *row);
-        return true;
-    }
-    const int32_t *leaves = work->n_kept ? text->kept : text->tokens;
-    if (work->lexical)
-        fetch_terms(work->lexical, text->tokens, text->n);
-    const float *root = induce(trees, leaves, text->n_leaves, &scratch->space, NULL);
-    if (!root)
-        return false;
-    memcpy(row, root, (size_t)trees->size * sizeof *row);
+/* Write the embedding of the tree that has grown. False: out of memory. */
+static bool finish(const Work *work, Lane *lane, Scratch *scratch) {
+    const Pending *text = &lane->text;
+    float *row = lane->row;
+    lane->row = NULL;
+    memcpy(row, lane->tree.row[0], (size_t)work->trees->size * sizeof *row);
     if (!work->lexical)
         return true;
     bool words = !work->lexical->table; /* all occurrences: words are counted, not tokens */
-    return put_lexical(work->lexical, words ? text->tokens : leaves, words ? text->n : text->n_leaves, &scratch->sums,
-                       row, trees->size);
+    return put_lexical(work->lexical, words ? text->tokens : leaves_of(work, text), words ? text->n : text->n_leaves,
+                       &scratch->sums, row, work->trees->size);
+}
+
+/* Give a lane the next text that has tokens. False: out of memory. */
+static bool take_next(const Work *work, const Text *texts, int64_t n, Lane *lane, Scratch *scratch) {
+    while (scratch->prepared <= n) {
+        int64_t number = scratch->prepared++ - 1; /* of the text in `next` */
+        Pending text = scratch->next;
+        scratch->next = lane->text;
+        lane->text = text;
+        if (number + 1 < n && !prepare(work, &texts[number + 1], &work->left[number + 1], &scratch->next, scratch))
+            return false;
+        if (number < 0)
+            continue;
+        float *row = work->out + number * work->columns;
+        if (text.n_leaves > 0) {
+            lane->row = row;
+            lane->merges = text.n_leaves - 1;
+            if (work->lexical)
+                fetch_terms(work->lexical, text.tokens, text.n);
+            return plant(work->trees, leaves_of(work, &text), text.n_leaves, &lane->tree, NULL);
+        }
+        memset(row, 0, (size_t)work->columns * sizeof *row);
+    }
+    return true;
+}
+
+static void grow(const Trees *trees, Lane *first, Lane *second) {
+    int64_t both = first->merges < second->merges ? first->merges : second->merges;
+    if (!first->row || !second->row) {
+        Lane *only = first->row ? first : second;
+        for (; only->merges > 0; only->merges--)
+            merge_best(trees, &only->tree);
+        return;
+    }
+    first->merges -= both, second->merges -= both;
+    for (int64_t i = 0; i < both; i++) {
+        merge_best(trees, &first->tree);
+        merge_best(trees, &second->tree);
+    }
 }
 
 static bool embed_all(const Work *work, const Text *texts, int64_t n) {
     Scratch *scratch = PyMem_RawCalloc(1, sizeof *scratch);
-    bool room = scratch != NULL;
-    for (int64_t i = 0; room && i <= n; i++) {
-        if (i < n)
-            room = prepare(work, &texts[i], &work->left[i], &scratch->pending[i & 1], scratch);
-        if (room && i > 0)
-            room = embed_text(work, &scratch->pending[(i - 1) & 1], work->out + (i - 1) * work->columns, scratch);
+    bool room = scratch != NULL, busy = room;
+    while (room && busy) {
+        busy = false;
+        for (int i = 0; room && i < 2; i++) {
+            Lane *lane = &scratch->lanes[i];
+            if (lane->row && !lane->merges)
+                room = finish(work, lane, scratch);
+            if (room && !lane->row)
+                room = take_next(work, texts, n, lane, scratch);
+            busy |= lane->row != NULL;
+        }
+        if (room && busy)
+            grow(work->trees, &scratch->lanes[0], &scratch->lanes[1]);
     }
     if (scratch)
         free_scratch(scratch);
@@ -223,8 +276,9 @@ static bool fits(const Work *work, int64_t n, Py_buffer *out, Py_buffer *left, P
     int64_t n_pieces = work->pieces->n_pieces, size = work->trees->size;
     if (work->lexical && (n_pieces > work->lexical->n_tokens || work->columns != size + work->lexical->size))
         return false;
-    return (work->lexical || work->columns == size) && n_pieces <= work->trees->n_tokens && left->len == n &&
-           missing->len == N_PAGES && count(out) == n * work->columns;
+    return (work->lexical || work->columns == size) && n_pieces <= work->trees->n_tokens &&
+           work->characters->n_pieces <= n_pieces && left->len == n && missing->len == N_PAGES &&
+           count(out) == n * work->columns;
 }
 
 static bool take_kept(Work *work, PyObject *of_kept) {

@@ -31,7 +31,7 @@ typedef struct {
     int64_t (*highest)(const int64_t *numbers, int64_t n); /* the place of the first of the highest */
     void (*compose)(float *out, const float *a, const float *b, const Gates *gates, int64_t size);
     void (*add_sketch)(int32_t *sums, const int8_t *sketch, int64_t size);
-    void (*rotate)(float *row, int64_t columns, int64_t block);
+    void (*rotate)(float *row, const int32_t *sums, int64_t columns, int64_t block);
     void (*scale)(float *part, int64_t size, double length);
 } Vectors;
 
@@ -101,6 +101,7 @@ typedef struct {
 } Pieces;
 
 typedef struct {
+    int64_t n_pieces; /* of the vocabulary that they were made for */
     int32_t *pages;
     int64_t *entries;
     int64_t *expansions;
@@ -154,10 +155,16 @@ typedef struct {
     uint64_t *key;
     int64_t *rank, *best;
     int32_t *best_at, *after, *before, *node, *slot;
-} Space;
+    int64_t n, merges, blocks; /* tokens, pairs merged so far, blocks of ranks */
+    int shift;
+    int32_t used, *children;
+} Space; /* a tree that grows */
 
-/* Induce the tree over n > 0 tokens. `children`, if not NULL, gets n - 1 pairs of node numbers. Return the root, or NULL
-   if there is no memory. */
+/* Begin a tree over n > 0 tokens: it takes n - 1 merges. `children`, if not NULL, gets n - 1 pairs of node numbers.
+   False: out of memory. */
+bool plant(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children);
+void merge_best(const Trees *trees, Space *space);
+/* Do all of it. Return the root, or NULL if there is no memory. */
 const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children);
 void free_space(Space *space);
 

@@ -184,6 +184,7 @@ static PyObject *characters_new(PyTypeObject *type, PyObject *args, PyObject *Py
     if (!self)
         return NULL;
     Characters *c = &self->characters;
+    c->n_pieces = n_pieces;
     int64_t n_pages = 0, n_entries = 0, n_expansions = 0;
     c->pages = copy_of(pages, 4, &n_pages, "pages");
     c->entries = c->pages ? copy_of(entries, 8, &n_entries, "entries") : NULL;

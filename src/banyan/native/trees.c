@@ -64,15 +64,15 @@ static inline int64_t rank_of(int structure, const Space *space, float dot, int6
     return structure == BALANCED ? a - last : a;
 }
 
-static inline void best_of_block(Space *space, int64_t block, int shift, int64_t n) {
-    int64_t start = block << shift, end = (block + 1) << shift;
-    int64_t at = start + vectors->highest(space->rank + start, (end < n ? end : n) - start);
+static inline void best_of_block(Space *space, int64_t block) {
+    int64_t start = block << space->shift, end = (block + 1) << space->shift;
+    int64_t at = start + vectors->highest(space->rank + start, (end < space->n ? end : space->n) - start);
     space->best[block] = space->rank[at];
     space->best_at[block] = (int32_t)at;
 }
 
-static inline int64_t best_pair(const Space *space, int64_t blocks) {
-    return space->best_at[blocks > 1 ? vectors->highest(space->best, blocks) : 0];
+static inline int64_t best_pair(const Space *space) {
+    return space->best_at[space->blocks > 1 ? vectors->highest(space->best, space->blocks) : 0];
 }
 
 static void begin(const Trees *trees, const int32_t *tokens, int64_t n, Space *space) {
@@ -93,59 +93,73 @@ static void begin(const Trees *trees, const int32_t *tokens, int64_t n, Space *s
 }
 
 /* Where the parent of i and j goes: the place of a child that has one, or a new one. So n tokens need n / 2 places. */
-static inline float *place_of_parent(Space *space, int64_t i, int64_t j, int32_t *used, size_t stride) {
-    if (space->slot[i] < 0)
-        space->slot[i] = space->slot[j] >= 0 ? space->slot[j] : (*used)++;
-    return space->work + (size_t)space->slot[i] * stride;
+static inline float *place_of_parent(Space *space, int64_t i, int64_t j, size_t stride) {
+    int32_t first = space->slot[i], second = space->slot[j], either = first >= 0 ? first : second; /* -1: none */
+    int32_t slot = either >= 0 ? either : space->used;
+    space->used += either < 0;
+    space->slot[i] = slot;
+    return space->work + (size_t)slot * stride;
 }
 
-const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *given, int32_t *children) {
-    if (!reserve(given, n, trees->size))
-        return NULL;
-    Space here = *given, *space = &here; /* so that the compiler knows that no store changes these pointers */
-    int shift = 6;
-    while (n >> (2 * shift) > 0)
-        shift++;
-    int64_t blocks = ((n - 1) >> shift) + 1;
-    int32_t used = 0;
-    size_t stride = (size_t)(trees->size + 15) / 16 * 16;
-    float *spare = space->work + ((size_t)space->capacity / 2 + 1) * stride;
+bool plant(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children) {
+    if (!reserve(space, n, trees->size))
+        return false;
+    space->n = n;
+    space->merges = 0;
+    space->used = 0;
+    space->shift = 6;
+    space->children = children;
+    while (n >> (2 * space->shift) > 0)
+        space->shift++;
+    space->blocks = ((n - 1) >> space->shift) + 1;
     begin(trees, tokens, n, space);
-    for (int64_t block = 0; block < blocks; block++)
-        best_of_block(space, block, shift, n);
-    for (int64_t k = 0; k < n - 1; k++) {
-        int64_t i = best_pair(space, blocks), j = space->after[i], r = space->after[j], m = space->before[i];
-        if (children) {
-            children[2 * k] = space->node[i];
-            children[2 * k + 1] = space->node[j];
-            space->node[i] = (int32_t)(n + k);
-        }
-        space->key[i] = node_key(space->key[i], space->key[j]);
-        const float *a = space->row[i], *b = space->row[j];
-        if (trees->gates.linear)
-            vectors->compose(spare, a, b, &trees->gates, trees->size);
-        float *parent = place_of_parent(space, i, j, &used, stride), sums[3];
-        if (trees->gates.linear)
-            for (int64_t column = 0; column < trees->size; column++)
-                parent[column] = spare[column];
-        vectors->merge(parent, a, b, space->row[m >= 0 ? m : j], space->row[r < n ? r : j], &trees->gates, trees->size, sums);
-        space->row[i] = parent;
-        space->norm[i] = sqrtf(sums[0]);
-        space->after[i] = (int32_t)r;
-        space->rank[i] = space->rank[j] = GONE;
-        int64_t of_m = m >> shift, of_i = i >> shift, of_j = j >> shift;
-        if (r < n) {
-            space->before[r] = (int32_t)i;
-            space->rank[i] = rank_of(trees->structure, space, sums[2], i, r, space->after[r]);
-        }
-        if (m >= 0) {
-            space->rank[m] = rank_of(trees->structure, space, sums[1], m, i, r);
-            if (of_m != of_i)
-                best_of_block(space, of_m, shift, n);
-        }
-        best_of_block(space, of_i, shift, n);
-        if (of_j != of_i)
-            best_of_block(space, of_j, shift, n);
+    for (int64_t block = 0; block < space->blocks; block++)
+        best_of_block(space, block);
+    return true;
+}
+
+void merge_best(const Trees *trees, Space *space) {
+    int64_t n = space->n, k = space->merges++, i = best_pair(space), j = space->after[i], r = space->after[j];
+    int64_t m = space->before[i];
+    size_t stride = (size_t)(trees->size + 15) / 16 * 16;
+    if (space->children) {
+        space->children[2 * k] = space->node[i];
+        space->children[2 * k + 1] = space->node[j];
+        space->node[i] = (int32_t)(n + k);
     }
+    space->key[i] = node_key(space->key[i], space->key[j]);
+    const float *a = space->row[i], *b = space->row[j];
+    float *spare = space->work + ((size_t)space->capacity / 2 + 1) * stride, sums[3];
+    if (trees->gates.linear)
+        vectors->compose(spare, a, b, &trees->gates, trees->size);
+    float *parent = place_of_parent(space, i, j, stride);
+    if (trees->gates.linear)
+        for (int64_t column = 0; column < trees->size; column++)
+            parent[column] = spare[column];
+    vectors->merge(parent, a, b, space->row[m >= 0 ? m : j], space->row[r < n ? r : j], &trees->gates, trees->size, sums);
+    space->row[i] = parent;
+    space->norm[i] = sqrtf(sums[0]);
+    space->after[i] = (int32_t)r;
+    space->rank[i] = space->rank[j] = GONE;
+    int64_t of_m = m >> space->shift, of_i = i >> space->shift, of_j = j >> space->shift;
+    if (r < n) {
+        space->before[r] = (int32_t)i;
+        space->rank[i] = rank_of(trees->structure, space, sums[2], i, r, space->after[r]);
+    }
+    if (m >= 0) {
+        space->rank[m] = rank_of(trees->structure, space, sums[1], m, i, r);
+        if (of_m != of_i)
+            best_of_block(space, of_m);
+    }
+    best_of_block(space, of_i);
+    if (of_j != of_i)
+        best_of_block(space, of_j);
+}
+
+const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children) {
+    if (!plant(trees, tokens, n, space, children))
+        return NULL;
+    while (space->merges < n - 1)
+        merge_best(trees, space);
     return space->row[0];
 }

@@ -2,6 +2,8 @@
 
 #include "native.h"
 
+#include <string.h>
+
 static const char label_plain[] = "baseline";
 #define NAME(f) f##_plain
 #define TARGET
@@ -9,6 +11,8 @@ static const char label_plain[] = "baseline";
 #include "vectors.h"
 
 #if defined(__x86_64__)
+#include <immintrin.h>
+#define UP_TO_8(n) ((n) >= 8 ? 0xFF : (1 << (n)) - 1) /* a mask */
 static const char label_avx2[] = "AVX2";
 #define NAME(f) f##_avx2
 #define TARGET __attribute__((target("avx2")))

@@ -38,12 +38,53 @@ static TARGET float NAME(dot)(const float *a, const float *b, int64_t size) {
     return NAME(fold)(sums, a, b, size);
 }
 
-static TARGET int64_t NAME(highest)(const int64_t *numbers, int64_t n) {
-    int64_t most = numbers[0], at = 0;
+/* The place of the first of the highest of up to 64 numbers. Where there are instructions for it, no loop ends at that
+   place: the processor could not foresee its end. */
+static inline TARGET int64_t NAME(highest_of_64)(const int64_t *numbers, int64_t n, int64_t *most) {
+#if W == 16
+    __m512i none = _mm512_set1_epi64(INT64_MIN), highest = none;
+    for (int64_t i = 0; i < n; i += 8)
+        highest = _mm512_max_epi64(highest, _mm512_mask_loadu_epi64(none, UP_TO_8(n - i), numbers + i));
+    *most = _mm512_reduce_max_epi64(highest);
+    highest = _mm512_set1_epi64(*most);
+    uint64_t found = 0;
+    for (int64_t i = 0; i < n; i += 8) {
+        __m512i here = _mm512_maskz_loadu_epi64(UP_TO_8(n - i), numbers + i);
+        found |= (uint64_t)_mm512_mask_cmpeq_epi64_mask(UP_TO_8(n - i), highest, here) << i;
+    }
+    return __builtin_ctzll(found);
+#else
+    int64_t at = n;
+    *most = numbers[0];
     for (int64_t i = 1; i < n; i++)
-        most = numbers[i] > most ? numbers[i] : most;
-    while (numbers[at] != most)
+        *most = numbers[i] > *most ? numbers[i] : *most;
+#if W == 8
+    uint64_t found = 0;
+    __m256i highest = _mm256_set1_epi64x(*most);
+    for (at = 0; at + 4 <= n; at += 4) {
+        __m256i same = _mm256_cmpeq_epi64(highest, _mm256_loadu_si256((const __m256i *)(numbers + at)));
+        found |= (uint64_t)_mm256_movemask_pd(_mm256_castsi256_pd(same)) << at;
+    }
+    for (; at < n; at++)
+        found |= (uint64_t)(numbers[at] == *most) << at;
+    return __builtin_ctzll(found);
+#else
+    for (at = 0; numbers[at] != *most;)
         at++;
+    return at;
+#endif
+#endif
+}
+
+static TARGET int64_t NAME(highest)(const int64_t *numbers, int64_t n) {
+    int64_t most, at = NAME(highest_of_64)(numbers, n < 64 ? n : 64, &most);
+    for (int64_t start = 64; start < n; start += 64) {
+        int64_t here, place = NAME(highest_of_64)(numbers + start, n - start < 64 ? n - start : 64, &here);
+        if (here > most) {
+            most = here;
+            at = start + place;
+        }
+    }
     return at;
 }
 
@@ -118,35 +159,54 @@ static TARGET void NAME(add_sketch)(int32_t *sums, const int8_t *sketch, int64_t
         sums[i] += sketch[i];
 }
 
-/* The Walsh-Hadamard transform of each block of columns, in place. */
-static TARGET void NAME(rotate)(float *row, int64_t columns, int64_t block) {
-    for (int64_t size = columns / block; size < columns; size *= 2)
-        for (int64_t start = 0; start < columns; start += 2 * size) {
-            float *first = row + start, *second = row + start + size;
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < size; i++) {
-                float a = first[i], b = second[i];
-                first[i] = a + b;
-                second[i] = a - b;
-            }
+static inline __attribute__((always_inline)) TARGET void NAME(butterflies)(float *row, int64_t columns, int64_t size) {
+    for (int64_t start = 0; start < columns; start += 2 * size) {
+        float *first = row + start, *second = row + start + size;
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < size; i++) {
+            float a = first[i], b = second[i];
+            first[i] = a + b;
+            second[i] = a - b;
         }
+    }
 }
 
+/* row = sums, and the Walsh-Hadamard transform of each block of columns. The short steps of 768 columns are unrolled. */
+static TARGET void NAME(rotate)(float *row, const int32_t *sums, int64_t columns, int64_t block) {
+    int64_t size = columns / block;
+    for (int64_t column = 0; column < columns; column++)
+        row[column] = (float)sums[column];
+    if (size == 3 && block >= 8) {
+        for (int64_t start = 0; start < columns; start += 24) {
+            NAME(butterflies)(row + start, 24, 3);
+            NAME(butterflies)(row + start, 24, 6);
+            NAME(butterflies)(row + start, 24, 12);
+        }
+        size = 24;
+    }
+    for (; size < columns; size *= 2)
+        NAME(butterflies)(row, columns, size);
+}
+
+/* Scale a part of a row to a length. The squares are added in double precision, in sixteen sums. */
 static TARGET void NAME(scale)(float *part, int64_t size, double length) {
     enum { D = 16 };
-    double sums[D] = {0}, square = 0;
-    for (int64_t j = 0; j < size; j += D) {
-        int64_t n = size - j < D ? size - j : D;
-        if (n == D)
-            for (int i = 0; i < D; i++)
-                sums[i] += (double)part[j + i] * part[j + i];
-        else
-            for (int64_t i = 0; i < n; i++)
-                sums[i] += (double)part[j + i] * part[j + i];
-    }
+    typedef double Wide __attribute__((vector_size(8 * W)));
+    Wide sums[D / W];
+    _Pragma("GCC unroll 16") for (int r = 0; r < D / W; r++) sums[r] = (Wide){0};
+    int64_t j = 0;
+    for (; j + D <= size; j += D)
+        _Pragma("GCC unroll 16") for (int r = 0; r < D / W; r++) {
+            Wide wide = __builtin_convertvector(AT(part + j + r * W), Wide);
+            sums[r] += wide * wide;
+        }
+    double lanes[D], square = 0;
+    memcpy(lanes, sums, sizeof lanes);
+    for (int64_t i = 0; j + i < size; i++)
+        lanes[i] += (double)part[j + i] * part[j + i];
     for (int i = 0; i < D; i++)
-        square += sums[i];
+        square += lanes[i];
     float factor = square > 1e-60 ? (float)(length / __builtin_sqrt(square)) : 0;
-    for (int64_t j = 0; j < size; j++)
+    for (j = 0; j < size; j++)
         part[j] *= factor;
 }
 

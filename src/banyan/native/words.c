@@ -228,10 +228,7 @@ bool put_lexical(const Lexical *lexical, const int32_t *tokens, int64_t n, Sums 
     else if (!add_words_of(lexical, tokens, n, sums))
         return false;
     float *part = row + beside;
-    for (int64_t column = 0; column < lexical->size; column++)
-        part[column] = (float)sums->sums[column];
-    if (!lexical->table)
-        vectors->rotate(part, lexical->size, lexical->block);
+    vectors->rotate(part, sums->sums, lexical->size, lexical->table ? 1 : lexical->block);
     vectors->scale(part, lexical->size, lexical->norm);
     vectors->scale(row, beside, 1);
     return true;
