@@ -27,16 +27,8 @@ lint: .venv/test.installed
 docs: .venv/docs.installed  ## the site, in build/site: open index.html
 	$(BIN)/python -m mkdocs build
 
-bench: .venv/bench.installed  ## figures for the README: ratios, each checked for correctness first
-	$(BIN)/python -m benchmarks.encode
-	$(BIN)/python -m benchmarks.encode --preset default
-	$(BIN)/python -m benchmarks.cores
-	$(BIN)/python -m benchmarks.first_use
-	$(BIN)/python -m benchmarks.train
-	$(BIN)/python -m benchmarks.teach
-	$(BIN)/python -m benchmarks.scaling
-	$(BIN)/python -m benchmarks.search
-	$(BIN)/python -m benchmarks.map
+bench: .venv/bench.installed  ## README's figures, measured again: each checked for correctness first, then one table of its claims
+	$(BIN)/python -m benchmarks
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.pages.compared import clock
+from experiments.pages.sources import Names
 from experiments.places import DOCS, ROOT
 
 LAB_NOTES = "<!-- lab notes"  # a page that begins so may have figures without a source
@@ -72,17 +73,17 @@ class Claim(NamedTuple):
     source: str
     sense: str | None  # "at least" or "at most"
 
-    def value(self, names: dict[str, Any]) -> float:
+    def value(self, names: Names) -> float:
         return evaluated(self.source, names)
 
     def holds(self, value: float) -> bool:
         if self.relation == "=":
             return like(self.number, value) == self.number
-        bound = float(_plain(self.number).rstrip("%")) / (100 if self.number.endswith("%") else 1)
+        bound = amount(self.number)
         return value < bound if self.relation == ">" else value > bound
 
 
-def evaluated(source: str, names: dict[str, Any]) -> Any:
+def evaluated(source: str, names: Names) -> Any:
     """The value of an expression in one of the repository's own pages."""
     return eval(" ".join(source.split()), {"__builtins__": {}, **names})
 
@@ -102,7 +103,7 @@ class Page:
         self.text = text
         shown = masked(text)
         self.blocks = [match.span() for match in re.finditer(r"(?:^[^\n]*\S[^\n]*\n?)+", text, re.MULTILINE)]
-        self.claims = [list(_claims(text[start:end])) for start, end in self.blocks]
+        self.claims = [list(claims(text[start:end])) for start, end in self.blocks]
         items = [item for part in GIVEN.findall(text) for item in part.split(";") if item.strip()]
         self.given = {item.split()[0].rstrip(",") for item in items}
         self.numbers = [
@@ -132,7 +133,8 @@ def _no_measurement(match: re.Match[str]) -> bool:
     return len(number) == 1 and not _UNIT.match(after)
 
 
-def _claims(block: str) -> Iterator[Claim]:
+def claims(block: str) -> Iterator[Claim]:
+    """What the comments of a block say about its numbers."""
     for part in SOURCES.findall(block):
         for item in filter(None, (one.strip() for one in part.split(";"))):
             found = CLAIM.fullmatch(item)
@@ -144,7 +146,7 @@ def _claims(block: str) -> Iterator[Claim]:
 # --- Checking --------------------------------------------------------------------------------------------------------
 
 
-def problems(page: Page, names: dict[str, Any]) -> list[str]:
+def problems(page: Page, names: Names) -> list[str]:
     """What is wrong with the numbers of a page, each with its line."""
     found: list[str] = []
     written: list[set[str]] = [set() for _ in page.blocks]
@@ -159,7 +161,7 @@ def problems(page: Page, names: dict[str, Any]) -> list[str]:
     return found + [f"1: {number} is given but stands nowhere on the page" for number in sorted(idle)]
 
 
-def _wrong(claim: Claim, names: dict[str, Any], used: bool) -> str:
+def _wrong(claim: Claim, names: Names, used: bool) -> str:
     if not used:
         return f"{claim.number} has a source but does not stand in this paragraph"
     told = f"{claim.number} {claim.relation} {claim.source}"
@@ -188,6 +190,14 @@ def like(written: str, value: float) -> str:
     return told.replace("-", "−") if "−" in written else told
 
 
+def amount(written: str) -> float:
+    """The value of a number as it is written, in seconds if it is a time."""
+    if re.search(r"m \d\ds$", written):
+        minutes, seconds = written.rstrip("s").split("m ")
+        return 60 * float(minutes) + float(seconds)
+    return float(_plain(written).rstrip("%")) / (100 if written.endswith("%") else 1)
+
+
 def _plain(written: str) -> str:
     return written.replace(",", "").replace("−", "-")
 
@@ -195,7 +205,7 @@ def _plain(written: str) -> str:
 # --- Filling ---------------------------------------------------------------------------------------------------------
 
 
-def filled(text: str, names: dict[str, Any]) -> str:
+def filled(text: str, names: Names) -> str:
     """The text with its tables and its sourced numbers as their sources say."""
     text = TABLE.sub(lambda match: f"{match[1]}{evaluated(match[2], names)}\n{match[3]}", text)
     page = Page(text)
@@ -209,7 +219,7 @@ def filled(text: str, names: dict[str, Any]) -> str:
     return text
 
 
-def _now(claim: Claim, names: dict[str, Any]) -> str:
+def _now(claim: Claim, names: Names) -> str:
     return like(claim.number, claim.value(names)) if claim.relation == "=" else claim.number
 
 

@@ -20,12 +20,13 @@ from experiments.records.material import Material
 from experiments.records.sets import SPEARMAN
 from experiments.records.systems import PRESETS, SYSTEMS, Compared
 
+Names = dict[str, Any]  # what sources may name, by name
 KINDS = "training loss", "held-out loss", "STS-B dev, Spearman × 100"
 RUN_OF = {preset.name: preset.run for preset in PRESETS}
 COLUMN = re.compile(r"(?P<name>.+?)(?: (?P<form>,?(?:\.\d)?[f%]))?(?: as (?P<head>.+))?")  # "floor ms .4f as floor, ms"
 
 
-def names(benchmarks: Path = BENCHMARKS, results: Path = RESULTS) -> dict[str, Any]:
+def names(benchmarks: Path = BENCHMARKS, results: Path = RESULTS) -> Names:
     """The functions by the names that sources use."""
     of_runs, of_benchmarks = Runs(results), Benchmarks(benchmarks)
     found: dict[str, Callable[..., Any]] = {"abs": abs, "deviation": stdev, "max": max, "mean": fmean, "min": min}
