@@ -24,6 +24,7 @@ import pyarrow
 import pyarrow.parquet
 
 from banyan import Banyan
+from banyan.compact import PRECISIONS, Precision
 from banyan.scale import shards as shards_module
 from banyan.scale.shards import EncodingSettings, ParquetShard, encode_shard
 from banyan.scale.stores import Folder
@@ -46,7 +47,7 @@ def main() -> None:
     words = statistics.mean(len(text.split()) for text in texts)
     print(f"{SHARDS} shards of {ROWS:,} sentences of {words:.1f} words: median, least and most")
     model = Banyan.from_pretrained(options.model)
-    for precision in ("float32", "int8", "binary"):
+    for precision in PRECISIONS:
         rates, size = _measured(model, texts, precision)
         rate = statistics.median(rates)
         spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
@@ -56,7 +57,7 @@ def main() -> None:
         print(f"{'':8} {options.rows:,.0f} rows: {hours:,.1f} core hours, {gigabytes:,.0f} GB, {costs}")
 
 
-def _measured(model: Banyan, texts: list[str], precision: str) -> tuple[list[float], float]:
+def _measured(model: Banyan, texts: list[str], precision: Precision) -> tuple[list[float], float]:
     """Rows per second of one core for each shard, and bytes per row of the result."""
     with tempfile.TemporaryDirectory() as place:
         source, out = Path(place) / "in", Path(place) / "out"

@@ -230,6 +230,24 @@ def test_an_explanation_sums_to_the_cosine(any_model, a, b):
     assert explanation.rows[-1] == explanation.columns[-1] == "bias"
 
 
+def test_the_names_of_sentence_transformers_work(model):
+    torch = pytest.importorskip("torch")
+    expected = model.encode(TEXTS, normalize=True)
+    np.testing.assert_array_equal(model.encode(TEXTS, normalize_embeddings=True), expected)
+    np.testing.assert_array_equal(model.encode(TEXTS, normalize_embeddings=False), model.encode(TEXTS))
+    found = model.encode(TEXTS, normalize_embeddings=True, convert_to_tensor=True)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    assert model.encode(TEXTS[0], convert_to_tensor=True).shape == (model.dim,)
+    assert model.encode([], convert_to_tensor=True).shape == (0, model.dim)
+
+
+def test_a_tensor_needs_torch(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BanyanError, match="convert_to_tensor=True needs torch"):
+        model.encode("a cat", convert_to_tensor=True)
+
+
 def test_a_saved_model_is_the_same_model(any_model, tmp_path):
     any_model.save_pretrained(tmp_path)
     loaded = Banyan.from_pretrained(tmp_path)

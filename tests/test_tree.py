@@ -113,7 +113,9 @@ def test_white_space_inside_a_span_is_trimmed():
 def test_the_empty_tree_has_no_root():
     tree = grow("")
     assert len(tree) == 0
-    assert tree.root is None
+    assert not tree
+    with pytest.raises(BanyanError, match="the tree of an empty text has no root"):
+        tree.root  # noqa: B018
     assert list(tree) == []
     assert tree.height.shape == (0,)
     assert str(tree) == ""

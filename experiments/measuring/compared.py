@@ -143,7 +143,7 @@ def work_of(model: Any) -> Work:
 
 def speed(work: Work, lines: Sequence[str], beside: Path | None) -> dict[str, Any]:
     """Sentences per second of the fastest repetition, and the median ratio to the model beside."""
-    works = [work, *([] if beside is None else [Banyan.from_pretrained(beside).encode])]
+    works: list[Work] = [work, *([] if beside is None else [Banyan.from_pretrained(beside).encode])]
     for one in works:
         one(lines[:WARM])
     times: list[list[float]] = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from banyan.baselines import Encoder
     from banyan.encoder import Banyan
 
-_TYPES: dict[str, Any] = {"float32": np.float32, "int8": np.int8, "binary": np.uint8}
-PRECISIONS = tuple(_TYPES)
+Precision = Literal["float32", "int8", "binary"]
+_TYPES: dict[Precision, Any] = {"float32": np.float32, "int8": np.int8, "binary": np.uint8}
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 LARGEST = 127  # -128 is not used, so that a vector and its negative have the same length
 
 
@@ -34,10 +35,10 @@ class Form:
     """The dimensions and the precision of stored vectors."""
 
     dim: int  # the number of leading dimensions to keep
-    precision: str = "float32"
+    precision: Precision = "float32"
 
     @classmethod
-    def of(cls, dim: int, truncate_dim: int | None, precision: str, normalize: bool = False) -> Form:
+    def of(cls, dim: int, truncate_dim: int | None, precision: Precision, normalize: bool = False) -> Form:
         """Return the form for vectors of `dim` dimensions, or raise an error if it is impossible."""
         check(truncate_dim, precision, normalize)
         if truncate_dim is not None and truncate_dim > dim:

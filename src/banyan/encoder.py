@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
 from banyan.backends import choose_for_encoding, on_cpu
-from banyan.compact import Form
+from banyan.compact import Form, Precision
 from banyan.config import Config, earlier_settings
 from banyan.errors import BanyanError
 from banyan.folders import (
@@ -44,11 +44,14 @@ from banyan.tokenizer.rules import without_surrogates
 from banyan.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    import torch
+
     from banyan.backends.interface import CpuEncoder, LexicalSums
     from banyan.explanation import Explanation
     from banyan.integrations.sklearn import BanyanClassifier
     from banyan.tree import Tree
 
+_Texts = list[str] | tuple[str, ...]
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
 _LATER = ("taught_dim", "taught_weight", "lexical_ngrams")
@@ -208,15 +211,44 @@ class Banyan:
 
     # --- Vectors -----------------------------------------------------------------------------------------------------
 
+    @overload
     def encode(
         self,
-        texts: str | Sequence[str] | Iterable[str],
+        texts: str | Iterable[str],
+        normalize: bool = ...,
+        batch_size: int = ...,
+        show_progress_bar: bool | None = ...,
+        truncate_dim: int | None = ...,
+        precision: Precision = ...,
+        *,
+        normalize_embeddings: bool | None = ...,
+        convert_to_tensor: Literal[False] = ...,
+    ) -> np.ndarray: ...
+    @overload
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        normalize: bool = ...,
+        batch_size: int = ...,
+        show_progress_bar: bool | None = ...,
+        truncate_dim: int | None = ...,
+        precision: Precision = ...,
+        *,
+        normalize_embeddings: bool | None = ...,
+        convert_to_tensor: Literal[True],
+    ) -> torch.Tensor: ...
+    def encode(
+        self,
+        texts: str | Iterable[str],
         normalize: bool = False,
         batch_size: int = 1024,
         show_progress_bar: bool | None = None,
         truncate_dim: int | None = None,
-        precision: str = "float32",
-    ) -> np.ndarray:
+        precision: Precision = "float32",
+        *,
+        normalize_embeddings: bool | None = None,
+        convert_to_tensor: bool = False,
+    ) -> np.ndarray | torch.Tensor:
         """Return embeddings, float32 [n, E], or one vector [E] for a single string.
 
         A text without tokens (empty, or only white space) gets the zero vector. A text gets the same bits alone, in any
@@ -225,9 +257,31 @@ class Banyan:
         normalize: scale vectors to length 1.
         truncate_dim: keep only the first dimensions (before normalising).
         precision: "int8" scales each vector separately, for cosines; "binary" keeps the sign of each dimension, eight
-        to a byte, uint8 [n, ceil(E / 8)], for Hamming distances. See banyan.compact."""
-        if isinstance(texts, str):
-            return self.encode([texts], normalize, truncate_dim=truncate_dim, precision=precision)[0]
+        to a byte, uint8 [n, ceil(E / 8)], for Hamming distances. See banyan.compact.
+        normalize_embeddings: another name of normalize, that of sentence-transformers.
+        convert_to_tensor: return a torch.Tensor, on the device of the model."""
+        if normalize_embeddings is not None:
+            normalize = normalize_embeddings
+        several = [texts] if isinstance(texts, str) else texts
+        found = self._encoded(several, normalize, batch_size, show_progress_bar, truncate_dim, precision)
+        found = found[0] if isinstance(texts, str) else found
+        if not convert_to_tensor:
+            return found
+        from banyan.support.needs import needs
+
+        with needs("convert_to_tensor=True", "train"):
+            import torch
+        return torch.from_numpy(found).to(self.device)
+
+    def _encoded(
+        self,
+        texts: Iterable[str],
+        normalize: bool,
+        batch_size: int,
+        show_progress_bar: bool | None,
+        truncate_dim: int | None,
+        precision: Precision,
+    ) -> np.ndarray:
         form = Form.of(self.dim, truncate_dim, precision, normalize)
         texts = _all_strings(texts)
         out = np.zeros((len(texts), form.width), form.dtype)
@@ -329,6 +383,10 @@ class Banyan:
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...
+    @overload
+    def similarity(self, a: _Texts, b: str | _Texts | np.ndarray) -> np.ndarray: ...
+    @overload
+    def similarity(self, a: str | np.ndarray, b: _Texts) -> np.ndarray: ...
     @overload
     def similarity(self, a: Any, b: Any) -> Any: ...
     def similarity(self, a: Any, b: Any) -> Any:

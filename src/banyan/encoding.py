@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from banyan._version import __version__
-from banyan.compact import Form
+from banyan.compact import Form, Precision
 from banyan.corpus.reading import Corpus, in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sources import as_recorded
@@ -48,7 +48,7 @@ class EncodingSummary:
     out: Path
     rows: int
     dim: int
-    precision: str
+    precision: Precision
     blank: int  # rows without text; their embedding is zero
     resumed: int  # rows encoded by an earlier run
     seconds: float
@@ -77,7 +77,7 @@ def encode_file(
     *,
     normalize: bool = False,
     truncate_dim: int | None = None,
-    precision: str = "float32",
+    precision: Precision = "float32",
     column: str | None = None,
     resume: bool = False,
     overwrite: bool = False,

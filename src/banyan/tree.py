@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from banyan.errors import BanyanError
 from banyan.model.brackets import escape_word
 from banyan.support import drawing as svg
 
@@ -58,9 +59,11 @@ class Tree:
         return Node(self, range(len(self))[node])
 
     @property
-    def root(self) -> Node | None:
-        """The root node, or None for an empty text."""
-        return self[-1] if len(self) else None
+    def root(self) -> Node:
+        """The root node. The tree of an empty text has none, and is false: `if tree:`."""
+        if not len(self):
+            raise BanyanError("the tree of an empty text has no root: `if tree:` tells whether there is one")
+        return self[-1]
 
     @cached_property
     def height(self) -> np.ndarray:

@@ -39,6 +39,43 @@ NEEDED = {
 }  # fmt: skip
 
 
+LISTS = """\
+import numpy as np
+
+from banyan import Banyan
+
+model = Banyan.from_pretrained("model/")
+one: float = model.similarity("a", "b")
+all_of_them: np.ndarray = model.similarity(["a"], ["b", "c"])
+first = model.similarity("a", ["b"])[0].sum()
+small = model.encode(["a"], precision="int8").shape
+model.encode("a", precision="int4")  # type: ignore[call-overload]
+"""
+TYPED = """
+[mypy]
+strict = true
+follow_imports = silent
+cache_dir = {cache}
+[mypy-torch.*]
+follow_imports = skip
+"""
+
+
+def test_the_quick_start_is_typed(tmp_path):
+    for name, page in {"readme.py": ROOT / "README.md", "quick_start.py": ROOT / "docs/quick-start.md"}.items():
+        code = [block for block in blocks(page) if block.language in ("python", "pycon")]
+        lines = [line.removeprefix(">>> ") for block in code for line in block.text.splitlines()
+                 if block.language == "python" or line.startswith(">>> ")]  # fmt: skip
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "lists.py").write_text(LISTS, encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text(TYPED.format(cache=ROOT / "build/mypy"), encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", *tmp_path.glob("*.py")]
+    found = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(ROOT / "src")}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 # --- Code ------------------------------------------------------------------------------------------------------------
 
 

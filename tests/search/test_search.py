@@ -140,10 +140,18 @@ def test_fusion_is_the_mean_of_cosine_and_share_of_the_best_by_words():
     assert fused({1: 0.5}, {}) == {1: 0.25}
 
 
-def test_a_query_without_words_or_tokens_is_answered(collection, corpus):
+def test_a_query_without_words_is_answered(collection, corpus):
     collection.add(corpus)
-    for mode in ("both", "vectors", "words"):
-        assert len(collection.search("", 3, mode=mode)) == (0 if mode == "words" else 3)
+    for by in ("both", "vectors", "words"):
+        assert len(collection.search("!!!", 3, by=by)) == (0 if by == "words" else 3)
+        assert collection.search("the cat", 3, mode=by) == collection.search("the cat", 3, by=by)
+
+
+@pytest.mark.parametrize("query", ["", " ", "\n\t"])
+def test_an_empty_query_is_an_error(collection, corpus, query):
+    collection.add(corpus)
+    with pytest.raises(BanyanError, match="the query is empty"):
+        collection.search(query)
 
 
 def test_approximate_search_finds_nearly_all(collection, corpus, monkeypatch, trained_model):

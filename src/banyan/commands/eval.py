@@ -6,11 +6,14 @@ import argparse
 import itertools
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from banyan.commands._parser import Parser
 from banyan.commands._shared import DEVICE, MODEL, compact_arguments, load
 from banyan.errors import BanyanError
+
+if TYPE_CHECKING:
+    from banyan.compact import Precision
 
 GROUP, ORDER = "train", 2
 PURPOSE = "evaluate a model on the paper's test sets or your own"
@@ -99,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _measurable(
-    folder: str, device: str, truncate_dim: int | None = None, precision: str = "float32"
+    folder: str, device: str, truncate_dim: int | None = None, precision: Precision = "float32"
 ) -> tuple[Any, str]:
     """A model or baseline as `suites.measure` takes it, and its name in the table."""
     from banyan import baselines, compact

@@ -64,7 +64,7 @@ def _searcher(store: Index, moved: str | None) -> Searcher:
 
 
 def _show(searcher: Searcher, query: str, options: argparse.Namespace) -> None:
-    hits = searcher.search(query, options.k, where=options.where, mode=options.by, exact=options.exact)
+    hits = searcher.search(query, options.k, where=options.where, by=options.by, exact=options.exact)
     for number, hit in enumerate(hits, 1):
         print(_as_json(hit) if options.json else _as_text(number, hit))
     if not hits and not options.json:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from banyan._version import __version__
-from banyan.compact import Form
+from banyan.compact import Form, Precision
 from banyan.corpus.report import Report
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
@@ -66,7 +66,7 @@ def encode_folder(
     *,
     normalize: bool = False,
     truncate_dim: int | None = None,
-    precision: str = "float32",
+    precision: Precision = "float32",
     column: str | None = None,
     resume: bool = False,
     overwrite: bool = False,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 import pyarrow.parquet
 
-from banyan.compact import Form
+from banyan.compact import Form, Precision
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sources import as_rows
@@ -38,7 +38,7 @@ class EncodingSettings:
     version: str  # of banyan
     normalize: bool = False
     truncate_dim: int | None = None
-    precision: str = "float32"
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True)

@@ -47,14 +47,22 @@ class Searcher:
         self.index, self._encode, self._explain = index, encode, explain
 
     def search(
-        self, query: str, k: int = 10, *, where: str | None = None, mode: str = "both", exact: bool = False
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        where: str | None = None,
+        by: str = "both",
+        exact: bool = False,
+        mode: str | None = None,
     ) -> list[Hit]:
         """Return the k best rows.
 
         where: an SQL condition on source, row and the columns of tables.
-        mode: rank by "vectors", "words" or "both".
-        exact: compare every vector, even in a large index."""
-        hits = self.rank(query, k, where=where, mode=mode, exact=exact)
+        by: rank by "vectors", "words" or "both".
+        exact: compare every vector, even in a large index.
+        mode: an earlier name of by."""
+        hits = self.rank(query, k, where=where, by=by, exact=exact, mode=mode)
         if self._explain is None:
             return hits
         found = [highlights(self._explain(query, hit.text), hit.text) for hit in hits]
@@ -66,15 +74,19 @@ class Searcher:
         k: int = 10,
         *,
         where: str | None = None,
-        mode: str = "both",
+        by: str = "both",
         exact: bool = False,
+        mode: str | None = None,
         vector: np.ndarray | None = None,
     ) -> list[Hit]:
         """Like `search`, without highlights. vector: of the query, if it is known."""
+        mode = by if mode is None else mode
         if k < 1:
             raise BanyanError(f"k must be at least 1, not {k}")
         if mode not in MODES:
-            raise BanyanError(f"there is no search mode {mode!r}: choose one of {', '.join(MODES)}")
+            raise BanyanError(f"cannot rank by {mode!r}: choose one of {', '.join(MODES)}")
+        if vector is None and not query.strip():
+            raise BanyanError("the query is empty: write what to look for")
         depth = max(DEPTH, 2 * k) if mode == "both" else k
         vector = unit_rows(np.atleast_2d(self._encode([query]) if vector is None else vector))[0]
         found = self._candidates(query, vector, depth, where, mode, exact)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -53,7 +53,7 @@ def train(
     overwrite: bool = False,
     checkpoint_seconds: float = 60,
     device: str = "auto",
-    precision: str = "auto",
+    precision: Literal["auto", "float32", "tf32", "bf16"] = "auto",
     deterministic: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
