@@ -8,22 +8,31 @@ import torch
 
 from banyan import reference
 from banyan.backends import _numba
-from banyan.config import Config
+from banyan.config import PRESETS, Config
 from banyan.model import BanyanModel
 from banyan.model.functions import Functions
 from banyan.model.graph import Graph, check_ragged, entangle
+from banyan.model.objective import loss as loss_of
 from banyan.model.objective import reconstruction
 from tests.helpers.batches import graph_edges, repeats_a_pair
 from tests.helpers.places import TESTS
+from tests.helpers.plain import BACKENDS, made
 
 WEIGHTS = ("embedding", *reference.Functions._fields, "out_weight", "out_bias")
 
-GOLDEN = sorted((TESTS / "golden").glob("banyan_*.npz"))
+GOLDEN, SELF_STRAE = (sorted((TESTS / "golden").glob(f"{kind}_*.npz")) for kind in ("banyan", "selfstrae"))
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
 def golden(request) -> dict[str, np.ndarray]:
     """Figures from the authors' program: a batch, all weights, and what it computes."""
+    with np.load(request.param) as file:
+        return dict(file)
+
+
+@pytest.fixture(params=SELF_STRAE, ids=lambda path: path.stem)
+def self_strae(request) -> dict[str, np.ndarray]:
+    """The same from the authors' Self-StrAE program."""
     with np.load(request.param) as file:
         return dict(file)
 
@@ -114,3 +123,53 @@ def test_model_computes_the_authors_roots_logits_loss_and_gradients(golden, dtyp
     for name, parameter in model.named_parameters():
         assert name in WEIGHTS
         np.testing.assert_allclose(parameter.grad, golden[f"g_{name}"], atol=1e-7, rtol=1e-4)
+
+
+# --- Self-StrAE ------------------------------------------------------------------------------------------------------
+
+
+def self_strae_weights(golden) -> tuple[np.ndarray, Functions]:
+    return golden["embedding"].astype(np.float64), golden_functions(golden)
+
+
+def self_strae_reference(golden, halves: str) -> tuple[np.ndarray, float, dict[str, np.ndarray]]:
+    """Roots, loss and gradients of the reference."""
+    embedding, f = self_strae_weights(golden)
+    graph = reference.disentangle(reference.greedy(golden["tokens"], golden["offsets"], embedding, f), halves)
+    roots = reference.up_pass(graph, embedding[graph.token], f)[graph.root]
+    return roots, *reference.contrastive_loss_and_gradients(graph, embedding, f)
+
+
+def test_reference_by_age_computes_the_authors_self_strae(self_strae):
+    roots, loss, gradients = self_strae_reference(self_strae, "age")
+    np.testing.assert_allclose(roots, self_strae["roots"], atol=5e-7)
+    assert loss == pytest.approx(float(self_strae["loss"]), abs=1e-6)
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, self_strae[f"g_{name}"], atol=5e-8, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("halves", ["side", "random"])
+def test_halves_by_side_or_at_random_are_not_the_authors_self_strae(self_strae, halves):
+    roots, loss, _ = self_strae_reference(self_strae, halves)
+    np.testing.assert_allclose(roots, self_strae["roots"], atol=5e-7)  # the way up has no halves
+    assert abs(loss - float(self_strae["loss"])) > 1e-3
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS, ids=lambda value: str(value).removeprefix("torch."))
+def test_every_back_end_computes_the_authors_self_strae(self_strae, backend, dtype):
+    if backend == "triton" and not torch.cuda.is_available() and len(self_strae["tokens"]) > 100:
+        pytest.skip("the interpreter would take minutes")
+    K, E = int(self_strae["K"]), self_strae["embedding"].shape[1]
+    model = made(backend, dtype, preset="self-strae", **{**PRESETS["self-strae"], "dim": E, "channels": K})
+    model.embedding = torch.nn.Parameter(torch.empty(self_strae["embedding"].shape).to(model.embedding))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(self_strae[name]))
+    passes = model(model.structure(self_strae["tokens"], self_strae["offsets"]))
+    np.testing.assert_allclose(passes.roots.detach().cpu(), self_strae["roots"], atol=2e-6)
+    value = loss_of(model, passes)
+    assert value.item() == pytest.approx(float(self_strae["loss"]), abs=3e-6)
+    value.backward()
+    for name, parameter in model.named_parameters():
+        np.testing.assert_allclose(parameter.grad.cpu(), self_strae[f"g_{name}"], atol=2e-7, rtol=2e-4, err_msg=name)

@@ -16,6 +16,7 @@ from experiments.records.estimates import Estimate
 
 RUNS = "runs"  # the folder of the runs behind the tables, in experiments/results
 IDEAS = "ideas.jsonl"  # the runs that were measured on the development sets alone
+SMALL = "small.jsonl"  # small runs on a CPU
 
 Record = dict[str, Any]
 

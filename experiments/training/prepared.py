@@ -21,6 +21,7 @@ from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from experiments.data import corpus
 from experiments.training import amounts
+from experiments.training.spacing import spaced
 
 HELD_OUT = 500  # lines
 
@@ -55,7 +56,13 @@ def _texts(data: Path, language: str, folder: Path, amount: str) -> tuple[Path, 
         if train.exists() and not part.exists():
             part.parent.mkdir(parents=True, exist_ok=True)
             files.write_text(part, "".join(f"{line}\n" for line in amounts.lines(data, language, amount)))
-        return part, dev
+        if not amount.endswith(amounts.SPACED):
+            return part, dev
+        held_out = part.with_name("dev.txt")
+        if dev.exists() and not held_out.exists():
+            with lzma.open(dev, "rt", encoding="utf-8") as lines:
+                files.write_text(held_out, "".join(f"{spaced(line)}\n" for line in lines))
+        return part, held_out
     if dev.exists() or not train.exists():
         return train, dev
     own = folder / "text"

@@ -89,6 +89,13 @@ class Config:
         MODEL,
         choices=("entangled", "plain"),
     )
+    halves: str = setting(
+        "side",
+        "side: the first half of a decomposition goes to the left child; age: to the older child, as in Self-StrAE "
+        "(plain trees only); random: a control",
+        MODEL,
+        choices=("side", "age", "random"),
+    )
     structure: str = setting(
         "induced",
         "induced: merge the most similar neighbours; the others are controls that ignore the vectors",
@@ -293,6 +300,8 @@ class Config:
         """Refuse settings that contradict each other."""
         if self.init_gate is not None and self.functions == "linear":
             raise BanyanError("init_gate is for diagonal functions; linear functions have no gates: leave it out")
+        if self.halves != "side" and self.trees != "plain":
+            raise BanyanError(f"halves {self.halves} is for plain trees: in entangled trees, halves go by side")
         if self.vocab_size is not None and self.vocab_factor != 1:
             raise BanyanError("vocab_factor scales the automatic vocabulary size: leave out vocab_factor or vocab_size")
         if self.objective == "none" and not (self.has_teacher or self.infonce_weight or self.pairs_weight):
@@ -439,6 +448,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "channels": 16,
         "functions": "linear",
         "trees": "plain",
+        "halves": "age",
         "leaf_dropout": 0.2,
         "objective": "contrastive",
         "lr": 1e-4,

@@ -1,7 +1,15 @@
 """The paper's listing in plain NumPy, float64. Read it beside the paper.
 
-Algorithm 1 and its greedy form per sentence, Equations 1 to 4, the mean over parents, the loss, and the gradient of
+Algorithm 1 and its greedy form per sentence, Equations 1 to 4, the mean over parents, both losses, and the gradient of
 every parameter. Every back end is tested against this file. Nothing here is fast.
+
+The halves of a decomposition: in entangled trees, the first goes to the left child. In Self-StrAE's plain trees, it
+goes to the older child: leaves from left to right are older than merges, and merges are numbered in the order they were
+made.
+
+Neighbours with equal keys score exactly 1, in plain trees too, although the masks of their occurrences differ there and
+the authors' program compares the masked vectors. The rule then is the same in training and in encoding, and dropout
+never separates a repeat. It concerns few merges: docs/experiments.md counts them.
 """
 
 from __future__ import annotations
@@ -25,6 +33,9 @@ from banyan.model.functions import Functions, Vector, back_through, per_channel,
 from banyan.model.graph import Forest, Graph
 from banyan.model.structure import Span, score, similarity
 
+MESSAGES = (LEFT_MESSAGE, RIGHT_MESSAGE)  # where dropout masks the first and the second half of a decomposition
+SCALE = np.exp(0.2)  # of the cosines in the contrastive loss: Self-StrAE's temperature, which is not learned
+
 
 def compose(left: Vector, right: Vector, f: Functions) -> Vector:
     """Equation 3 (diagonal) or 1 (linear)."""
@@ -32,11 +43,11 @@ def compose(left: Vector, right: Vector, f: Functions) -> Vector:
 
 
 def decompose(parent: Vector, f: Functions) -> tuple[Vector, Vector]:
-    """Equation 4 (diagonal) or 2 (linear)."""
+    """Equation 4 (diagonal) or 2 (linear): the two halves. Graph.receivers says which child gets which."""
     E = parent.shape[-1]
-    left = through(f.decomp_l, parent) + per_channel(f.decomp_lb, E)
-    right = through(f.decomp_r, parent) + per_channel(f.decomp_rb, E)
-    return left, right
+    first = through(f.decomp_l, parent) + per_channel(f.decomp_lb, E)
+    second = through(f.decomp_r, parent) + per_channel(f.decomp_rb, E)
+    return first, second
 
 
 # --- Structure -------------------------------------------------------------------------------------------------------
@@ -98,7 +109,8 @@ def algorithm_1(tokens: np.ndarray, offsets: np.ndarray, embedding: Vector, f: F
                 if (frontier[j], frontier[j + 1]) == closest:
                     frontier[j : j + 2] = [known[closest]]
                 j += 1
-    return _graph(token, list(known), [frontier[0] for frontier in frontiers], np.empty(0, np.int32))
+    roots = [frontier[0] for frontier in frontiers]
+    return _graph(token, _keys(token, list(known)), list(known), list(known), roots, np.empty(0, np.int32))
 
 
 def entangle(forest: Forest) -> Graph:
@@ -109,23 +121,53 @@ def entangle(forest: Forest) -> Graph:
     for left, right in forest.children:
         pair = node_of[left], node_of[right]
         node_of.append(known.setdefault(pair, len(token) + len(known)))
-    return _graph(token, list(known), [node_of[r] for r in forest.root], np.array(node_of))
+    pairs, root = list(known), [node_of[r] for r in forest.root]
+    return _graph(token, _keys(token, pairs), pairs, pairs, root, np.array(node_of))
 
 
-def _graph(token: np.ndarray, children: list[tuple[int, int]], root: list[int], node_of: np.ndarray) -> Graph:
+def disentangle(forest: Forest, halves: str = "side") -> Graph:
+    """Plain trees, as in Self-StrAE: every occurrence is a node of its own. halves: as in the settings."""
+    pairs = [(int(left), int(right)) for left, right in forest.children]
+    key = [occurrence_key(key, node) for node, key in enumerate(_keys(forest.tokens, pairs))]
+    receivers = pairs
+    if halves == "age":  # a forest numbers its nodes in the order they were made
+        receivers = [(min(pair), max(pair)) for pair in pairs]
+    elif halves == "random":
+        own = key[len(forest.tokens) :]
+        receivers = [pair[::-1] if key & 1 else pair for pair, key in zip(pairs, own, strict=True)]
+    return _graph(forest.tokens, key, pairs, receivers, forest.root.tolist(), np.arange(len(key)))
+
+
+def _keys(token: np.ndarray, children: list[tuple[int, int]]) -> list[int]:
+    key = [leaf_key(int(t)) for t in token]
+    for left, right in children:
+        key.append(node_key(key[left], key[right]))
+    return key
+
+
+def _graph(
+    token: np.ndarray,
+    key: list[int],
+    children: list[tuple[int, int]],
+    receivers: list[tuple[int, int]],
+    root: list[int],
+    node_of: np.ndarray,
+) -> Graph:
     """Number the inner nodes by height, and within a height in the order they were made."""
     L = len(token)
     height = [0] * L
-    key = [leaf_key(int(t)) for t in token]
     for left, right in children:
         height.append(1 + max(height[left], height[right]))
-        key.append(node_key(key[left], key[right]))
     order = np.argsort(height, kind="stable")
     new = np.empty(len(order), np.int32)
     new[order] = np.arange(len(order))
-    by_height = new[np.array(children, np.int64).reshape(-1, 2)[order[L:] - L]]
+
+    def by_height(pairs: list[tuple[int, int]]) -> np.ndarray:
+        return new[np.array(pairs, np.int64).reshape(-1, 2)[order[L:] - L]]
+
     levels = np.concatenate([[0], np.cumsum(np.bincount(height))])
-    return Graph(token, by_height, new[root], levels, np.array(key, np.uint64)[order], new[node_of])
+    own_key = np.array(key, np.uint64)[order]
+    return Graph(token, by_height(children), new[root], levels, own_key, new[node_of], by_height(receivers))
 
 
 # --- Both passes, the loss, and the gradients ------------------------------------------------------------------------
@@ -149,10 +191,9 @@ def down_pass(graph: Graph, up: Vector, f: Functions, dropout: Dropout = NO_DROP
         if messages[node]:
             down[node] = np.mean(messages[node], axis=0)
         if node >= graph.n_leaves:
-            left, right = graph.children[node - graph.n_leaves]
-            to_left, to_right = decompose(down[node], f)
-            messages[left].append(to_left * dropout.mask(LEFT_MESSAGE, int(graph.key[node]), E))
-            messages[right].append(to_right * dropout.mask(RIGHT_MESSAGE, int(graph.key[node]), E))
+            halves = decompose(down[node], f)
+            for child, half, place in zip(graph.receivers[node - graph.n_leaves], halves, MESSAGES, strict=True):
+                messages[child].append(half * dropout.mask(place, int(graph.key[node]), E))
     return down
 
 
@@ -176,24 +217,65 @@ def loss_and_gradients(
     dropout: Dropout = NO_DROPOUT,
 ) -> tuple[float, dict[str, Vector]]:
     """Cross-entropy of the reconstructed leaves, once per distinct token, and its gradient for every parameter."""
-    E, L = embedding.shape[1], graph.n_leaves
+    L = graph.n_leaves
     up = up_pass(graph, embedding[graph.token], f, dropout)
     down = down_pass(graph, up, f, dropout)
     loss, g_logits = cross_entropy(down[:L], graph.token, weight, bias)
-
-    gradients = {name: np.zeros_like(value) for name, value in f._asdict().items()}
-    g_down, g_up = np.zeros_like(down), np.zeros_like(up)
+    g_down = np.zeros_like(down)
     g_down[:L] = g_logits @ weight
+    gradients = _back(graph, embedding, f, up, down, np.zeros_like(up), g_down, dropout)
+    gradients["out_weight"] = g_logits.T @ down[:L]
+    gradients["out_bias"] = g_logits.sum(0)
+    return float(loss), gradients
+
+
+def contrastive(up: Vector, down: Vector) -> tuple[float, Vector, Vector]:
+    """Self-StrAE's loss: each up vector must find its node among all down vectors, and each down vector among all up
+    vectors. The mean over nodes and both directions, and the gradients with respect to up and down [N, E]."""
+    N, norms = len(up), [np.linalg.norm(rows, axis=1, keepdims=True) for rows in (up, down)]
+    a, b = up / norms[0], down / norms[1]
+    p = np.exp(SCALE * a @ b.T)
+    by_row, by_column = p / p.sum(1, keepdims=True), p / p.sum(0)
+    loss = -np.log(np.diag(by_row) * np.diag(by_column)).mean() / 2
+    g = SCALE * ((by_row + by_column) / 2 - np.eye(N)) / N
+    g_a, g_b = g @ b, g.T @ a
+    g_up = (g_a - a * (a * g_a).sum(1, keepdims=True)) / norms[0]
+    g_down = (g_b - b * (b * g_b).sum(1, keepdims=True)) / norms[1]
+    return float(loss), g_up, g_down
+
+
+def contrastive_loss_and_gradients(
+    graph: Graph, embedding: Vector, f: Functions, dropout: Dropout = NO_DROPOUT
+) -> tuple[float, dict[str, Vector]]:
+    """The contrastive loss over all nodes, and its gradient for every parameter."""
+    up = up_pass(graph, embedding[graph.token], f, dropout)
+    down = down_pass(graph, up, f, dropout)
+    loss, g_up, g_down = contrastive(up, down)
+    return loss, _back(graph, embedding, f, up, down, g_up, g_down, dropout)
+
+
+def _back(
+    graph: Graph,
+    embedding: Vector,
+    f: Functions,
+    up: Vector,
+    down: Vector,
+    g_up: Vector,
+    g_down: Vector,
+    dropout: Dropout,
+) -> dict[str, Vector]:
+    """The gradients of the embedding and the functions, from those of every node. Overwrites g_up and g_down."""
+    E, L = embedding.shape[1], graph.n_leaves
+    gradients = {name: np.zeros_like(value) for name, value in f._asdict().items()}
     for node in range(L, graph.n_nodes):  # back up along the messages
-        for child, side, place in zip(graph.children[node - L], "lr", (LEFT_MESSAGE, RIGHT_MESSAGE), strict=True):
+        for child, gate, place in zip(graph.receivers[node - L], ("decomp_l", "decomp_r"), MESSAGES, strict=True):
             g_message = g_down[child] / graph.messages[child] * dropout.mask(place, int(graph.key[node]), E)
-            gate = f"decomp_{side}"
             g_parent, g_gate, g_bias = back_through(getattr(f, gate), down[node], g_message)
             gradients[gate] += g_gate
             gradients[gate + "b"] += g_bias
             g_down[node] += g_parent
     roots = graph.messages == 0
-    g_up[roots] = g_down[roots]
+    g_up[roots] += g_down[roots]
     for node in reversed(range(L, graph.n_nodes)):  # back down along the compositions
         g_sum = g_up[node] * dropout.mask(NODE, int(graph.key[node]), E)
         for child, gate in zip(graph.children[node - L], ("comp_l", "comp_r"), strict=True):
@@ -205,6 +287,4 @@ def loss_and_gradients(
     gradients["embedding"] = np.zeros_like(embedding)
     for leaf, token in enumerate(graph.token):
         gradients["embedding"][token] += g_up[leaf] * dropout.mask(LEAF, int(graph.key[leaf]), E)
-    gradients["out_weight"] = g_logits.T @ down[:L]
-    gradients["out_bias"] = g_logits.sum(0)
-    return float(loss), gradients
+    return gradients

@@ -115,7 +115,7 @@ def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: 
     decomp_l, decomp_r, decomp_lb, decomp_rb = functions[3:]
     L, E = graph.n_leaves, up.shape[1]
     (gate_l, gate_r), (bias_l, bias_r) = _gates(E, decomp_l, decomp_r), _per_channel(E, decomp_lb, decomp_rb)
-    children, messages = on_device(graph.children, up.device), torch.from_numpy(graph.messages)[:, None].to(up)
+    receivers, messages = on_device(graph.receivers, up.device), torch.from_numpy(graph.messages)[:, None].to(up)
     levels = list(pairwise(graph.levels.tolist()))
     own = up.split([last - first for first, last in levels])
     down = []
@@ -127,8 +127,8 @@ def down_pass(graph: Graph, up: Tensor, functions: tuple[Tensor, ...], dropout: 
         parents = torch.where(n > 0, reached / n.clamp(min=1), own[height])  # never 0/0: its gradient would be NaN
         down.append(parents)
         if height > 0:
-            to_left = _drop(_times(parents, gate_l) + bias_l, LEFT_MESSAGE, graph.key[first:last], dropout)
-            to_right = _drop(_times(parents, gate_r) + bias_r, RIGHT_MESSAGE, graph.key[first:last], dropout)
-            to_both = torch.stack([to_left, to_right], 1).flatten(0, 1)
-            below = below.index_add(0, children[first - L : last - L].flatten(), to_both)
+            half_1 = _drop(_times(parents, gate_l) + bias_l, LEFT_MESSAGE, graph.key[first:last], dropout)
+            half_2 = _drop(_times(parents, gate_r) + bias_r, RIGHT_MESSAGE, graph.key[first:last], dropout)
+            both = torch.stack([half_1, half_2], 1).flatten(0, 1)
+            below = below.index_add(0, receivers[first - L : last - L].flatten(), both)
     return torch.cat(down[::-1])

@@ -99,9 +99,10 @@ class Backend(Encodes, Protocol):
         dropout: Dropout = NO_DROPOUT,
         plain: bool = False,
         structure: str = "induced",
+        halves: str = "side",
     ) -> Any:
         """Algorithm 1: induce the trees of a batch and entangle them into one graph, or leave them plain. Merges see
-        vectors after dropout. structure: as in the settings."""
+        vectors after dropout. structure, halves: as in the settings."""
 
     def up_and_down(
         self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT

@@ -84,12 +84,13 @@ class BanyanModel(nn.Module):
     def structure(self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT) -> Any:
         """The graph of a batch, in the back end's own form. Merges see vectors after dropout."""
         tokens, offsets = check_ragged(tokens, offsets)
-        plain, structure = self.config.trees == "plain", self.config.structure
-        return self.backend.structure(tokens, offsets, self.embedding, self.functions, dropout, plain, structure)
+        plain, structure, halves = self.config.trees == "plain", self.config.structure, self.config.halves
+        weights = self.embedding, self.functions
+        return self.backend.structure(tokens, offsets, *weights, dropout, plain, structure, halves)
 
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of given trees."""
-        return disentangled(forest) if self.config.trees == "plain" else entangle(forest)
+        return disentangled(forest, self.config.halves) if self.config.trees == "plain" else entangle(forest)
 
     def forward(self, graph: Any, dropout: Dropout = NO_DROPOUT) -> Any:
         """Run both passes over a graph from `structure` (with the same dropout) or from `graph_of`, or only the up pass

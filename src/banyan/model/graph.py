@@ -52,6 +52,7 @@ class Graph:
     levels: np.ndarray  # int64 [H+2]: nodes levels[h]..levels[h+1] have height h
     key: np.ndarray  # uint64 [N]: identifies a node for dropout; equal keys get equal masks
     node_of: np.ndarray  # int32 [T + merges]: the node of each occurrence in the forest
+    receivers: np.ndarray  # int32 [M, 2]: the children that get the first and the second half of a decomposition
 
     @property
     def n_leaves(self) -> int:
@@ -126,15 +127,22 @@ def entangle(forest: Forest) -> Graph:
 
     token, leaf = np.unique(forest.tokens, return_inverse=True)
     children, levels, key, node_of = _numba.entangle(token, leaf.astype(np.int32), forest.children)
-    return Graph(token, children, node_of[forest.root], levels, key, node_of)
+    return Graph(token, children, node_of[forest.root], levels, key, node_of, children)
 
 
-def disentangled(forest: Forest) -> Graph:
-    """Plain trees, as in Self-StrAE: every occurrence has its own node and key."""
+def disentangled(forest: Forest, halves: str = "side") -> Graph:
+    """Plain trees, as in Self-StrAE: every occurrence has its own node and key. halves: as in the settings."""
     from banyan.backends import _numba
 
     children, levels, key, node_of = _numba.by_height(forest.tokens, forest.children)
-    return Graph(forest.tokens, children, node_of[forest.root], levels, key, node_of)
+    receivers, T = children, len(forest.tokens)
+    if halves == "age":  # a forest numbers its nodes in the order they were made
+        receivers = np.empty_like(children)
+        receivers[node_of[T:] - T] = node_of[np.sort(forest.children, axis=1)]
+    elif halves == "random":
+        turned = key[T:, None] & np.uint64(1) == 1
+        receivers = np.where(turned, children[:, ::-1], children)
+    return Graph(forest.tokens, children, node_of[forest.root], levels, key, node_of, receivers)
 
 
 def from_merges(

@@ -54,9 +54,9 @@ def _record_kernel(loss, terms, counts, metrics, at, void, TERMS: tl.constexpr):
 def graph_of_batch(model: BanyanModel, batch: Batch, noise: Noise, salt: int) -> DeviceGraph:
     """The graph of a batch that was drawn on the device. The caller must ask whether two different nodes had the same
     hash; a different salt tells them apart."""
-    plain, structure = model.config.trees == "plain", model.config.structure
+    config, weights = model.config, (model.embedding.detach(), model.functions)
     return entangling.structure(
-        batch, model.embedding.detach(), model.functions, noise, plain, salt, structure=structure
+        batch, *weights, noise, config.trees == "plain", salt, structure=config.structure, halves=config.halves
     )
 
 

@@ -33,10 +33,11 @@ class Numba:
         dropout: Dropout = NO_DROPOUT,
         plain: bool = False,
         structure: str = "induced",
+        halves: str = "side",
     ) -> Any:
         from banyan.backends._numba.autograd import graph_of_batch
 
-        return graph_of_batch(tokens, offsets, embedding, functions, dropout, plain, structure)
+        return graph_of_batch(tokens, offsets, embedding, functions, dropout, plain, structure, halves)
 
     def up_and_down(
         self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT

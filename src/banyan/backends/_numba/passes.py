@@ -38,10 +38,10 @@ def _send(down, parent, child, message, gate, bias, first, last, key, mask):
 
 
 @summing
-def _down(children, key, messages, up, down, gates, noise, first, last):
+def _down(receivers, key, messages, up, down, gates, noise, first, last):
     """Compute `down` from the roots to the leaves. A node takes the mean of its messages."""
-    L = len(up) - len(children)
-    to_left, bias_left, to_right, bias_right = gates.decomp_l, gates.decomp_lb, gates.decomp_r, gates.decomp_rb
+    L = len(up) - len(receivers)
+    half_1, bias_1, half_2, bias_2 = gates.decomp_l, gates.decomp_lb, gates.decomp_r, gates.decomp_rb
     message = np.empty((1, last), up.dtype)
     for n in range(len(up)):
         for j in range(first, last):
@@ -55,9 +55,9 @@ def _down(children, key, messages, up, down, gates, noise, first, last):
             for j in range(first, last):
                 down[n, j] *= share
         if n >= L:
-            left, right = children[n - L, 0], children[n - L, 1]
-            _send(down, n, left, message, to_left, bias_left, first, last, key[n], noise.left)
-            _send(down, n, right, message, to_right, bias_right, first, last, key[n], noise.right)
+            a, b = receivers[n - L, 0], receivers[n - L, 1]
+            _send(down, n, a, message, half_1, bias_1, first, last, key[n], noise.left)
+            _send(down, n, b, message, half_2, bias_2, first, last, key[n], noise.right)
 
 
 @summing
@@ -73,19 +73,19 @@ def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, firs
 
 
 @summing
-def _back_up(children, key, messages, down, g_up, g_down, g_gates, gates, noise, first, last):
+def _back_up(receivers, key, messages, down, g_up, g_down, g_gates, gates, noise, first, last):
     """Compute the gradients of the down pass, from the leaves up. g_down holds the incoming gradients and ends up as
     the total ones; those of the roots are added to g_up. g_gates accumulates the gradients with respect to gates and
     biases, one sum per column."""
-    L = len(down) - len(children)
+    L = len(down) - len(receivers)
     g = np.empty((1, last), down.dtype)
     s = g_gates
-    for m in range(len(children)):
-        n, left, right = L + m, children[m, 0], children[m, 1]
-        gate, count = gates.decomp_l, messages[left]
-        _return(g_down, down, n, left, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], noise.left)
-        gate, count = gates.decomp_r, messages[right]
-        _return(g_down, down, n, right, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], noise.right)
+    for m in range(len(receivers)):
+        n, a, b = L + m, receivers[m, 0], receivers[m, 1]
+        gate, count = gates.decomp_l, messages[a]
+        _return(g_down, down, n, a, count, gate, g, s.decomp_l, s.decomp_lb, first, last, key[n], noise.left)
+        gate, count = gates.decomp_r, messages[b]
+        _return(g_down, down, n, b, count, gate, g, s.decomp_r, s.decomp_rb, first, last, key[n], noise.right)
     for n in range(len(down)):
         if messages[n] == 0:
             for j in range(first, last):
@@ -133,7 +133,7 @@ def down_pass(graph: Graph, up: np.ndarray, f: Functions, dropout: Dropout = NO_
     E = up.shape[1]
     down = np.empty_like(up)
     gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
-    fixed = (graph.children, graph.key, graph.messages, up, down, gates, noise)
+    fixed = (graph.receivers, graph.key, graph.messages, up, down, gates, noise)
     threads.run(_down, [(*fixed, *job) for job in _column_jobs(E, gates)])
     return down
 
@@ -152,11 +152,12 @@ def backward(
     E = up.shape[1]
     g_gates = Gates(*(np.zeros((E, *value.shape[1:])) for value in f))
     gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
-    tree, jobs = (graph.children, graph.key), _column_jobs(E, gates)
+    jobs = _column_jobs(E, gates)
     if down is not None:
-        fixed = (*tree, graph.messages, down, g_up, g_down, g_gates, gates, noise)
-        threads.run(_back_up, [(*fixed, *job) for job in jobs])
-    threads.run(_back_down, [(*tree, up, g_up, g_gates, gates, noise, *job) for job in jobs])
+        sent = (graph.receivers, graph.key, graph.messages, down, g_up, g_down, g_gates, gates, noise)
+        threads.run(_back_up, [(*sent, *job) for job in jobs])
+    composed = (graph.children, graph.key, up, g_up, g_gates, gates, noise)
+    threads.run(_back_down, [(*composed, *job) for job in jobs])
     g_functions = {n: g.reshape(-1, *getattr(f, n).shape).sum(0) for n, g in g_gates._asdict().items()}
     if f.comp_l.ndim == 1:
         for name in GATES:

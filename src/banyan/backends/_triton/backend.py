@@ -36,11 +36,13 @@ class Triton(Torch):
         dropout: Dropout = NO_DROPOUT,
         plain: bool = False,
         structure: str = "induced",
+        halves: str = "side",
     ) -> Any:
         device, table = embedding.device, embedding.detach()
         batch, noise = Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device)
         graphs = (
-            entangling.structure(batch, table, functions, noise, plain, salt, structure=structure) for salt in count()
+            entangling.structure(batch, table, functions, noise, plain, salt, structure=structure, halves=halves)
+            for salt in count()
         )
         return next(graph for graph in graphs if not graph.collided)
 

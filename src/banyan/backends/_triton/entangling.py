@@ -14,9 +14,11 @@ from banyan.backends._triton.batch import Batch, Noise, kernel
 from banyan.backends._triton.functions import Gates, gates_of
 from banyan.backends._triton.masks import load_key, mix, state_of, store_key
 from banyan.backends._triton.trees import Forest, dropped_leaves, induce
+from banyan.config import SETTINGS
 from banyan.model.graph import Graph
 
 NUMBERED = 512  # merges that each program numbers
+SIDE, AGE, RANDOM = (tl.constexpr(i) for i in range(3))  # as in SETTINGS["halves"].choices
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class DeviceGraph:
     root: Tensor  # int32 [B]
     apart: Tensor  # int32 [B]: the roots that are in no other tree, each listed once; -1 elsewhere
     levels: Tensor  # int32
+    receivers: Tensor  # int32 [room, 2]: the children in the order of the halves that they get
     key: Tensor  # int64 [L + room]
     node_of: Tensor  # int32 [T + T-B]
     messages: Tensor  # int32 [L + room]
@@ -63,6 +66,7 @@ class DeviceGraph:
             self.levels[: levels + 1].cpu().numpy().astype(np.int64),
             self.key[:nodes].cpu().numpy().view(np.uint64),
             self.node_of.cpu().numpy(),
+            self.receivers[: nodes - L].cpu().numpy(),
         )
 
 
@@ -116,14 +120,18 @@ def _number_kernel(
 
 @kernel
 def _link_kernel(
-    forest, node_of, first_of, children, owner, messages, counts, sizes, B, T, M, N, BLOCK: tl.constexpr
-):
-    """Find the children of each node. If merges with the same number have different children, their hashes collided."""
+    forest, merge_key, node_of, first_of, children, receivers, owner, messages, counts, sizes, B, T, M, N,
+    HALVES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Find the children of each node. If merges with the same number have different children, their hashes collided.
+    In a forest, the older of two nodes has the lower number."""
     L = tl.load(sizes + 1)
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = m < tl.load(sizes) - B
-    left = tl.load(node_of + tl.load(forest + 2 * m, mask=here, other=0), mask=here, other=0)
-    right = tl.load(node_of + tl.load(forest + 2 * m + 1, mask=here, other=0), mask=here, other=0)
+    left_in_forest = tl.load(forest + 2 * m, mask=here, other=0)
+    right_in_forest = tl.load(forest + 2 * m + 1, mask=here, other=0)
+    left = tl.load(node_of + left_in_forest, mask=here, other=0)
+    right = tl.load(node_of + right_in_forest, mask=here, other=0)
     inner = tl.load(node_of + T + m, mask=here, other=0) - L
     first = tl.load(first_of + inner, mask=here, other=0)
     stands = here & (first == m)
@@ -133,6 +141,12 @@ def _link_kernel(
     tl.atomic_max(counts + 2, tl.max(differs.to(tl.int32), 0))
     tl.store(children + 2 * inner, left, mask=stands)
     tl.store(children + 2 * inner + 1, right, mask=stands)
+    if HALVES != SIDE:
+        turned = right_in_forest < left_in_forest
+        if HALVES == RANDOM:
+            turned = (load_key(merge_key + m, here) & 1) == 1
+        tl.store(receivers + 2 * inner, tl.where(turned, right, left), mask=stands)
+        tl.store(receivers + 2 * inner + 1, tl.where(turned, left, right), mask=stands)
     tl.store(owner + 2 * inner, left, mask=stands)
     tl.store(owner + 2 * inner + 1, right, mask=stands)
     empty = (m < M) & (m >= tl.load(counts) - L)  # no node has this number: sorts after all messages
@@ -156,15 +170,28 @@ def _root_kernel(offsets, node_of, messages, seen, root, apart, B, T, BLOCK: tl.
     tl.store(apart + b, tl.where(alone & (again == 0), node, -1), mask=here)
 
 
+@triton.jit
+def is_first_half(sent, child, receivers, here, PLAIN: tl.constexpr):
+    """Whether messages `sent` (values of DeviceGraph.edge) to `child` are first halves. In plain trees, both children
+    of a node are never the same."""
+    first = (sent & 1) == 0
+    if PLAIN:
+        first = tl.load(receivers + 2 * (sent >> 1), mask=here, other=-1) == child
+    return first
+
+
 @kernel
-def _edge_kernel(edge, key, states, streams, counts, M, BLOCK: tl.constexpr):
+def _edge_kernel(
+    edge, owner, receivers, key, states, streams, counts, M, PLAIN: tl.constexpr, BLOCK: tl.constexpr
+):
     """Compute the mask states of each message and of the node that sends it."""
     L = tl.load(counts + 3)
     e = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = e < 2 * (tl.load(counts) - L)
     sent = tl.load(edge + e, mask=here, other=0)
     own = load_key(key + L + (sent >> 1), here)
-    store_key(states + e, mix(own ^ load_key(streams + 2 + (sent & 1), here)), here)
+    first = is_first_half(sent, tl.load(owner + e, mask=here, other=0), receivers, here, PLAIN)
+    store_key(states + e, mix(own ^ load_key(streams + tl.where(first, 2, 3), here)), here)
     store_key(states + 2 * M + e, state_of(own, 1, streams), here)
 
 
@@ -177,19 +204,20 @@ def structure(
     salt: int = 0,
     hash_bits: int = 64,
     structure: str = "induced",
+    halves: str = "side",
 ) -> DeviceGraph:
     """Induce the trees of a batch and turn them into one graph. A different `salt` gives different hashes, of which at
-    most `hash_bits` bits are used."""
+    most `hash_bits` bits are used. structure, halves: as in the settings."""
     T, B, L = len(batch.tokens), len(batch.offsets) - 1, len(batch.token)
     gates = gates_of(functions, embedding.shape[1])
     key = batch.tokens.new_empty(L + T - B, dtype=torch.int64)
     leaves = dropped_leaves(embedding.detach(), batch, key, noise, plain)
     forest = induce(batch, leaves, gates, noise, plain, salt, hash_bits, structure)
-    return entangle(forest, key, leaves, gates, noise, plain)
+    return entangle(forest, key, leaves, gates, noise, plain, halves)
 
 
 def entangle(
-    forest: Forest, key: Tensor, leaves: Tensor, gates: Gates, noise: Noise, plain: bool
+    forest: Forest, key: Tensor, leaves: Tensor, gates: Gates, noise: Noise, plain: bool, halves: str = "side"
 ) -> DeviceGraph:
     """Merge equal nodes of all sentences. (A plain forest has no equal nodes, so this only sorts it by height.) `key`
     holds the keys of the leaves and has room for the rest."""
@@ -198,7 +226,8 @@ def entangle(
     levels, counts = batch.tokens.new_empty(batch.longest + 2), batch.tokens.new_empty(4)
     messages, seen = batch.tokens.new_zeros(2, N).unbind()
     children, owner, first_of = batch.tokens.new_empty(5, M).split([2, 2, 1])
-    owner = owner.view(-1)
+    children, owner = children.view(M, 2), owner.view(-1)
+    receivers = children if halves == "side" else torch.empty_like(children)
     order, occurrence = torch.sort(forest.order)
     blocks = max(1, triton.cdiv(M, NUMBERED))
     news = batch.tokens.new_empty(blocks)
@@ -209,8 +238,8 @@ def entangle(
     )  # fmt: skip
     if M:
         _link_kernel[(triton.cdiv(M, 256),)](
-            forest.children, forest.node_of, first_of, children, owner, messages, counts, batch.sizes, B, T, M, N,
-            BLOCK=256,
+            forest.children, forest.key, forest.node_of, first_of, children, receivers, owner, messages, counts,
+            batch.sizes, B, T, M, N, HALVES=SETTINGS["halves"].choices.index(halves), BLOCK=256,
         )  # fmt: skip
     root, apart = batch.offsets.new_empty(2, B).unbind()
     _root_kernel[(triton.cdiv(B, 256),)](
@@ -220,8 +249,10 @@ def entangle(
     edge_levels = torch.searchsorted(owner, levels, out_int32=True)
     states = key.new_empty(2, 2 * M)
     if M and noise.on:
-        _edge_kernel[(triton.cdiv(2 * M, 256),)](edge, key, states, noise.streams, counts, M, BLOCK=256)
+        _edge_kernel[(triton.cdiv(2 * M, 256),)](
+            edge, owner, receivers, key, states, noise.streams, counts, M, PLAIN=plain, BLOCK=256
+        )
     return DeviceGraph(
-        batch, children.view(M, 2), root, apart, levels, key, forest.node_of, messages, counts, owner, edge,
+        batch, children, root, apart, levels, receivers, key, forest.node_of, messages, counts, owner, edge,
         edge_levels, states, leaves, gates, noise, plain,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from banyan.backends._triton.batch import ROWS, kernel
-from banyan.backends._triton.entangling import DeviceGraph
+from banyan.backends._triton.entangling import DeviceGraph, is_first_half
 from banyan.backends._triton.functions import g_functions, load_bias, load_gate, through, through_either
 from banyan.backends._triton.masks import load_key, mask_of, state_of
 
@@ -61,10 +61,10 @@ def _add_within(a, a_starts, b, b_starts):
 
 @triton.jit
 def _messages(e, end, L, owner, edge):
-    """For messages e: whether e < end, the receiving child, the sending node, and whether the child is the left one."""
+    """For messages e: whether e < end, the receiving child, the sending node, and the value of DeviceGraph.edge."""
     here = e < end
     sent = tl.load(edge + e, mask=here, other=0)
-    return here, tl.load(owner + e, mask=here, other=-2), L + (sent >> 1), (sent & 1) == 0
+    return here, tl.load(owner + e, mask=here, other=-2), L + (sent >> 1), sent
 
 
 @triton.jit
@@ -89,7 +89,8 @@ def _sums(
 
 @kernel
 def _down_kernel(
-    up, down, rebuilt, apart, B, messages, edge_levels, owner, edge, states, counts, gates, streams, scale, N, E,
+    up, down, rebuilt, apart, B, messages, receivers, edge_levels, owner, edge, states, counts, gates, streams, scale,
+    N, E,
     PLAIN: tl.constexpr, U: tl.constexpr, DROP: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Equation 4 (or 2) from the roots down. A node is the mean of its messages."""
@@ -97,8 +98,8 @@ def _down_kernel(
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
     up, down = up + slab, down + slab
-    gate_l, gate_r = load_gate(gates, 3, c, E, U, C), load_gate(gates, 4, c, E, U, C)
-    bias_l, bias_r = load_bias(gates, 5, c, E, U), load_bias(gates, 6, c, E, U)
+    gate_1, gate_2 = load_gate(gates, 3, c, E, U, C), load_gate(gates, 4, c, E, U, C)
+    bias_1, bias_2 = load_bias(gates, 5, c, E, U), load_bias(gates, 6, c, E, U)
     p = tl.arange(0, BLOCK)[:, None]
     n_levels = tl.load(counts + 1)
     for start in range(0, B, BLOCK):
@@ -110,10 +111,11 @@ def _down_kernel(
         carry, carry_child = tl.zeros((1, C), tl.float32), tl.full((), -1, tl.int32)
         for start in range(begin, end, BLOCK):
             e = start + p
-            here, child, node, to_left = _messages(e, end, L, owner, edge)
+            here, child, node, sent = _messages(e, end, L, owner, edge)
+            first = is_first_half(sent, child, receivers, here, PLAIN)
             parent = tl.load(down + node * C, mask=here, other=0.0)
-            message = through_either(parent, to_left, gate_l, gate_r, U, C)
-            message += tl.where(to_left, bias_l, bias_r)
+            message = through_either(parent, first, gate_1, gate_2, U, C)
+            message += tl.where(first, bias_1, bias_2)
             if DROP:
                 message *= mask_of(load_key(states + e, here), c, streams, scale)
             total, whole, carry, carry_child = _sums(
@@ -130,7 +132,7 @@ def _down_kernel(
 
 @kernel
 def _back_up_kernel(
-    down, g_rebuilt, g_down, children, key, messages, levels, counts, gates, g_gates, streams, scale, N, E,
+    down, g_rebuilt, g_down, receivers, key, messages, levels, counts, gates, g_gates, streams, scale, N, E,
     U: tl.constexpr, DROP: tl.constexpr, MORE: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Propagate gradients along the messages, from the leaves to the roots. MORE: g_down holds incoming gradients.
@@ -139,13 +141,13 @@ def _back_up_kernel(
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
     slab = tl.program_id(0).to(tl.int64) * N * C + tl.arange(0, C)[None, :]
     down, g_down = down + slab, g_down + slab
-    gate_l, gate_r = load_gate(gates, 3, c, E, U, C, True), load_gate(gates, 4, c, E, U, C, True)
+    gate_1, gate_2 = load_gate(gates, 3, c, E, U, C, True), load_gate(gates, 4, c, E, U, C, True)
     if U:
-        of_left = g_gates + slab + 3 * tl.num_programs(0).to(tl.int64) * N * C
-        of_right = g_gates + slab + 4 * tl.num_programs(0).to(tl.int64) * N * C
+        of_half_1 = g_gates + slab + 3 * tl.num_programs(0).to(tl.int64) * N * C
+        of_half_2 = g_gates + slab + 4 * tl.num_programs(0).to(tl.int64) * N * C
     else:
-        g_gate_l, g_gate_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
-        g_bias_l, g_bias_r = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+        g_gate_1, g_gate_2 = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
+        g_bias_1, g_bias_2 = tl.zeros((BLOCK, C), tl.float32), tl.zeros((BLOCK, C), tl.float32)
     p = tl.arange(0, BLOCK)[:, None]
     for start in range(0, L, BLOCK):
         leaf = start + p
@@ -159,35 +161,35 @@ def _back_up_kernel(
         for start in range(tl.load(levels + h), end, BLOCK):
             node = start + p
             here = node < end
-            left = tl.load(children + 2 * (node - L), mask=here, other=0)
-            right = tl.load(children + 2 * (node - L) + 1, mask=here, other=0)
-            g_left = tl.load(g_down + left * C, mask=here, other=0.0)
-            g_left /= tl.load(messages + left, mask=here, other=1).to(tl.float32)
-            g_right = tl.load(g_down + right * C, mask=here, other=0.0)
-            g_right /= tl.load(messages + right, mask=here, other=1).to(tl.float32)
+            a = tl.load(receivers + 2 * (node - L), mask=here, other=0)
+            b = tl.load(receivers + 2 * (node - L) + 1, mask=here, other=0)
+            g_half_1 = tl.load(g_down + a * C, mask=here, other=0.0)
+            g_half_1 /= tl.load(messages + a, mask=here, other=1).to(tl.float32)
+            g_half_2 = tl.load(g_down + b * C, mask=here, other=0.0)
+            g_half_2 /= tl.load(messages + b, mask=here, other=1).to(tl.float32)
             if DROP:
                 own = load_key(key + node, here)
-                g_left *= mask_of(state_of(own, 2, streams), c, streams, scale)
-                g_right *= mask_of(state_of(own, 3, streams), c, streams, scale)
+                g_half_1 *= mask_of(state_of(own, 2, streams), c, streams, scale)
+                g_half_2 *= mask_of(state_of(own, 3, streams), c, streams, scale)
             if U:
-                tl.store(of_left + node * C, g_left, mask=here)
-                tl.store(of_right + node * C, g_right, mask=here)
+                tl.store(of_half_1 + node * C, g_half_1, mask=here)
+                tl.store(of_half_2 + node * C, g_half_2, mask=here)
             else:
                 value = tl.load(down + node * C, mask=here, other=0.0)
-                g_gate_l += g_left * value
-                g_gate_r += g_right * value
-                g_bias_l += g_left
-                g_bias_r += g_right
-            g = through(g_left, gate_l, U, C) + through(g_right, gate_r, U, C)
+                g_gate_1 += g_half_1 * value
+                g_gate_2 += g_half_2 * value
+                g_bias_1 += g_half_1
+                g_bias_2 += g_half_2
+            g = through(g_half_1, gate_1, U, C) + through(g_half_2, gate_2, U, C)
             if MORE:
                 g += tl.load(g_down + node * C, mask=here, other=0.0)
             tl.store(g_down + node * C, g, mask=here)
         tl.debug_barrier()
     if not U:
-        tl.store(g_gates + 3 * E + c, tl.sum(g_gate_l, 0, keep_dims=True))
-        tl.store(g_gates + 4 * E + c, tl.sum(g_gate_r, 0, keep_dims=True))
-        tl.store(g_gates + 5 * E + c, tl.sum(g_bias_l, 0, keep_dims=True))
-        tl.store(g_gates + 6 * E + c, tl.sum(g_bias_r, 0, keep_dims=True))
+        tl.store(g_gates + 3 * E + c, tl.sum(g_gate_1, 0, keep_dims=True))
+        tl.store(g_gates + 4 * E + c, tl.sum(g_gate_2, 0, keep_dims=True))
+        tl.store(g_gates + 5 * E + c, tl.sum(g_bias_1, 0, keep_dims=True))
+        tl.store(g_gates + 6 * E + c, tl.sum(g_bias_2, 0, keep_dims=True))
 
 
 @kernel
@@ -221,7 +223,8 @@ def _back_down_kernel(
         carry, carry_child = tl.zeros((1, C), tl.float32), tl.full((), -1, tl.int32)
         for start in range(begin, end, BLOCK):
             e = start + p
-            here, child, node, to_left = _messages(e, end, L, owner, edge)
+            here, child, node, sent = _messages(e, end, L, owner, edge)
+            to_left = (sent & 1) == 0
             g = tl.load(g_up + node * C, mask=here, other=0.0)
             if DROP:
                 g *= mask_of(load_key(states + e, here), c, streams, scale)
@@ -287,8 +290,8 @@ def down_pass(graph: DeviceGraph, up: Tensor) -> tuple[Tensor, Tensor]:
     down = torch.zeros_like(up) if gates.U else torch.empty_like(up)
     rebuilt = torch.empty_like(graph.leaves)
     _down_kernel[(slabs,)](
-        up, down, rebuilt, graph.apart, len(graph.apart), graph.messages, graph.edge_levels, graph.owner, graph.edge,
-        graph.states[0], graph.counts, gates.numbers, noise.streams, noise.scale, N, slabs * C,
+        up, down, rebuilt, graph.apart, len(graph.apart), graph.messages, graph.receivers, graph.edge_levels,
+        graph.owner, graph.edge, graph.states[0], graph.counts, gates.numbers, noise.streams, noise.scale, N, slabs * C,
         PLAIN=graph.plain, DROP=noise.on, **_shape(C, gates.U),
     )  # fmt: skip
     return down, rebuilt
@@ -306,7 +309,7 @@ def backward(
     more_up, more_down = g_up is not None, g_down is not None
     g_up, g_down = (torch.empty_like(up) if g is None else g for g in (g_up, g_down))
     _back_up_kernel[(slabs,)](
-        down, g_rebuilt, g_down, graph.children, graph.key, graph.messages, graph.levels, graph.counts, gates.numbers,
+        down, g_rebuilt, g_down, graph.receivers, graph.key, graph.messages, graph.levels, graph.counts, gates.numbers,
         g_gates, noise.streams, noise.scale, N, E, MORE=more_down, **options,
     )  # fmt: skip
     _back_down_kernel[(slabs,)](
