@@ -14,7 +14,7 @@ from banyan.config import SETTINGS
 from banyan.model import BanyanModel
 from banyan.model.dropout import LEAF, LEFT_MESSAGE, NO_DROPOUT, NODE, RIGHT_MESSAGE, Dropout
 from banyan.model.functions import Functions
-from banyan.model.graph import Graph, disentangled, from_merges
+from banyan.model.graph import Graph, from_merges
 from banyan.model.objective import loss, reconstruction
 from tests.helpers.batches import canonical, random_batch
 from tests.helpers.plain import (
@@ -33,16 +33,22 @@ KINDS = ("trees", "functions", "objective")
 TREES, FUNCTIONS, OBJECTIVES = (SETTINGS[name].choices for name in KINDS)
 OBJECTIVES = tuple(name for name in OBJECTIVES if name != "none")  # which leaves nothing to learn without a teacher
 STRUCTURES = SETTINGS["structure"].choices
+PLAIN_HALVES = [{"trees": "plain", "halves": halves} for halves in SETTINGS["halves"].choices]
+TREES_AND_HALVES = [{"trees": "entangled"}, *PLAIN_HALVES]
 COMBINATIONS = [
     *(dict(zip(KINDS, chosen, strict=True)) for chosen in product(TREES, FUNCTIONS, OBJECTIVES)),
     *({"structure": structure} for structure in STRUCTURES if structure != "induced"),
     *({"trees": trees, "candidates": "batch"} for trees in TREES),
     {"trees": "plain", "mean_over": "tokens"},
     {"trees": "plain", "mean_over": "tokens", "candidates": "batch"},
+    *({"functions": "linear", "objective": "both", **halves} for halves in PLAIN_HALVES[1:]),
 ]
 
 over_back_ends = pytest.mark.parametrize(
     ("backend", "dtype"), BACKENDS, ids=lambda value: str(value).removeprefix("torch.")
+)
+over_trees_and_halves = pytest.mark.parametrize(
+    "trees", TREES_AND_HALVES, ids=lambda settings: " by ".join(settings.values())
 )
 pytestmark = pytest.mark.usefixtures("small_blocks", "memory_full_of_nan")
 
@@ -64,7 +70,7 @@ def weights_of(model: BanyanModel) -> tuple[dict[str, np.ndarray], Functions]:
 def reference_graph(model: BanyanModel, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout) -> Graph:
     (weights, f), plain = weights_of(model), model.config.trees == "plain"
     forest = reference.greedy(tokens, offsets, weights["embedding"], f, dropout, plain, model.config.structure)
-    return disentangled(forest) if plain else reference.entangle(forest)
+    return reference.disentangle(forest, model.config.halves) if plain else reference.entangle(forest)
 
 
 def stepped(model: BanyanModel, dropout: Dropout, seed: int = 0) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -81,14 +87,27 @@ def stepped(model: BanyanModel, dropout: Dropout, seed: int = 0) -> tuple[torch.
 @over_back_ends
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("trees", TREES)
+@over_trees_and_halves
 def test_the_graph_is_that_of_the_reference(backend, dtype, trees, functions, structure):
-    kind = {"trees": trees, "functions": functions, "structure": structure}
+    kind = {**trees, "functions": functions, "structure": structure}
     for seed in seeds(backend):
         model = made(backend, dtype, seed, dim=32, channels=8, **kind)  # wide enough that no two vectors are parallel
         dropout = DROPOUT if seed % 2 == 0 else NO_DROPOUT
         given = *batch(seed, 6, 8), dropout
         assert canonical(on_host(model.structure(*given))) == canonical(reference_graph(model, *given))
+
+
+@over_back_ends
+def test_the_older_child_gets_the_first_half(backend, dtype):
+    """Leaves from left to right, then merges in order: in ((0 1) (2 3)) the first merge, in (0 (1 2)) the leaf."""
+    model = made(backend, dtype, structure="right-branching", trees="plain", halves="age")
+    graph = on_host(model.structure(np.arange(3), np.array([0, 3])))
+    np.testing.assert_array_equal(graph.receivers, graph.children)  # leaves on the left
+    forest = from_merges(np.arange(5), np.array([0, 5]), [[(3, 4), (2, 5), (0, 1), (7, 6)]])
+    graph = model.graph_of(forest)
+    (top,) = graph.root
+    left, right = graph.children[top - 5]
+    np.testing.assert_array_equal(graph.receivers[top - 5], [right, left])  # (2 (3 4)) was made before (0 1)
 
 
 @over_back_ends
@@ -120,10 +139,10 @@ def test_sentences_of_one_token_are_their_tokens(backend, dtype):
 
 @over_back_ends
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("trees", TREES)
+@over_trees_and_halves
 def test_passes_loss_and_every_gradient_are_those_of_the_reference(backend, dtype, trees, functions):
     for seed in seeds(backend):
-        model, dropout = made(backend, dtype, seed, trees=trees, functions=functions), DROPOUT
+        model, dropout = made(backend, dtype, seed, functions=functions, **trees), DROPOUT
         weights, f = weights_of(model)
         graph = model.structure(*batch(seed), dropout)
         passes, host = model(graph, dropout), on_host(graph)
@@ -154,13 +173,13 @@ def test_every_combination_is_its_plain_version(backend, dtype, settings):
 
 @over_back_ends
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("trees", TREES)
+@over_trees_and_halves
 def test_gradients_of_every_node_up_and_down_reach_the_weights(backend, dtype, trees, functions):
-    model = made(backend, dtype, trees=trees, functions=functions)
+    model = made(backend, dtype, functions=functions, **trees)
     tokens, offsets = random_batch(np.random.default_rng(4), 7, 3, 4)  # some sentences are equal, or inside others
     graph = model.structure(tokens, offsets, DROPOUT)
     host = on_host(graph)
-    assert trees == "plain" or len(set(host.root.tolist())) < 7
+    assert trees["trees"] == "plain" or len(set(host.root.tolist())) < 7
     generator = torch.Generator().manual_seed(0)
     given = [torch.randn(host.n_nodes, 8, generator=generator).to(model.embedding) for _ in range(2)]
     ours, theirs = (
@@ -215,10 +234,10 @@ def test_trees_that_are_given_can_be_trained_on(backend, dtype, objective, trees
 
 @over_back_ends
 @pytest.mark.parametrize("dropout", [DROPOUT, Dropout(0.3, 1, 2), Dropout(0.0, 1, 2, 0.5), Dropout(0.5, 1, 2, 0.0)])
-@pytest.mark.parametrize("trees", TREES)
+@over_trees_and_halves
 def test_what_is_dropped_is_what_the_reference_drops(backend, dtype, trees, dropout):
     """A number is 0 exactly where its mask is: leaves, nodes, and the only message to a node."""
-    model = made(backend, dtype, trees=trees)
+    model = made(backend, dtype, **trees)
     graph = model.structure(*batch(1), dropout)
     host = on_host(graph)
     up, down = (rows.detach().cpu().numpy() for rows in up_and_down(model(graph, dropout)))
@@ -229,8 +248,8 @@ def test_what_is_dropped_is_what_the_reference_drops(backend, dtype, trees, drop
 
     for node in range(host.n_nodes):
         np.testing.assert_array_equal(up[node] != 0, kept(LEAF if node < L else NODE, node))
-    for parent, children in enumerate(host.children, L):
-        for child, place in zip(children, (LEFT_MESSAGE, RIGHT_MESSAGE), strict=True):
+    for parent, receivers in enumerate(host.receivers, L):
+        for child, place in zip(receivers, (LEFT_MESSAGE, RIGHT_MESSAGE), strict=True):
             if host.messages[child] == 1:
                 np.testing.assert_array_equal(down[child] != 0, kept(place, parent))
 

@@ -61,6 +61,7 @@ def canonical(graph: Graph) -> dict[str, list]:
     names = [f"{t}" for t in graph.token]
     for left, right in graph.children:
         names.append(f"({names[left]} {names[right]})")
+    inner = np.arange(graph.n_leaves, graph.n_nodes)
     return {
         "nodes": sorted(names),
         "keys": sorted(zip(names, graph.key.tolist(), strict=True)),
@@ -68,4 +69,5 @@ def canonical(graph: Graph) -> dict[str, list]:
         "node_of": [names[n] for n in graph.node_of],
         "levels": graph.levels.tolist(),
         "messages": sorted(zip(names, graph.messages.tolist(), strict=True)),
+        "receivers": sorted(map(tuple, graph.key[np.column_stack([inner, graph.receivers])].tolist())),
     }

@@ -81,11 +81,11 @@ def plain_passes(model: BanyanModel, graph: Graph, dropout: Dropout) -> tuple[li
         if messages[node]:
             down[node] = torch.stack(messages[node]).mean(0)
         if node >= L:
-            left, right = graph.children[node - L].tolist()
-            to_left = through(model.decomp_l, down[node]) + bias(model.decomp_lb)
-            to_right = through(model.decomp_r, down[node]) + bias(model.decomp_rb)
-            messages[left].append(to_left * mask(LEFT_MESSAGE, node))
-            messages[right].append(to_right * mask(RIGHT_MESSAGE, node))
+            first, second = graph.receivers[node - L].tolist()
+            half_1 = through(model.decomp_l, down[node]) + bias(model.decomp_lb)
+            half_2 = through(model.decomp_r, down[node]) + bias(model.decomp_rb)
+            messages[first].append(half_1 * mask(LEFT_MESSAGE, node))
+            messages[second].append(half_2 * mask(RIGHT_MESSAGE, node))
     return up, down
 
 
