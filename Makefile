@@ -4,7 +4,7 @@ BIN = .venv/bin
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow test-all torture lint docs bench clean
+.PHONY: demo test test-slow test-all test-gpu gpu-packages torture lint docs bench clean
 
 demo: .venv/demo.installed  ## train on the text that comes with Python, then search it by meaning
 	$(BIN)/banyan demo
@@ -16,6 +16,16 @@ test-slow: .venv/test.installed  ## the tests that take minutes each
 	$(PYTEST) -m slow
 
 test-all: test test-slow
+
+test-gpu: .venv/test.installed  ## every test that needs a GPU, on a machine with one
+	$(BIN)/python -m benchmarks.gpu_tests
+
+GPU_PYTHON ?= 3.12
+gpu-packages: .venv/bin/python  ## build/gpu.tar.xz: what test-gpu needs beside torch, for a machine without a network
+	rm -rf build/gpu && mkdir -p build
+	$(PIP) --target build/gpu --python-version $(GPU_PYTHON) --only-binary=:all: --no-deps --no-compile numba llvmlite \
+	  pytest pluggy iniconfig packaging pygments hypothesis sortedcontainers rich markdown-it-py mdurl
+	tar --create --directory build gpu | xz -3 > build/gpu.tar.xz
 
 torture: .venv/test.installed  ## try to break it: an hour on two cores; TORTURE=long tries everything
 	$(BIN)/python -m torture --write $(if $(filter long,$(TORTURE)),--long)

@@ -40,6 +40,16 @@ from tests.helpers.models import tiny_model
 from tests.helpers.training import IN_PROCESSES, SMALL
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the back end Triton run the GPU kernels; those that need a GPU are skipped without one."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "triton" in (parameters.get("backend"), parameters.get("name")):
+            item.add_marker("kernels")
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
 @pytest.fixture
 def memory_full_of_nan() -> Iterator[None]:
     """Whatever is read before it was written shows."""

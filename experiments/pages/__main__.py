@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from banyan.support.files import write_text
-from experiments.pages import amounts, ideas, latin, numbers, presets, results, sources, systems, taught
+from experiments.pages import amounts, ideas, latin, numbers, presets, results, small, sources, systems, taught
 from experiments.pages.markdown import GENERATED, between
 from experiments.places import DOCS, RESULTS, ROOT
 from experiments.records import entries
@@ -25,7 +25,7 @@ def pages() -> dict[Path, str]:
     material = Material.read(RESULTS)
     parts = {
         ROOT / "README.md": results.summary(material),
-        DOCS / "experiments.md": ideas.render(RESULTS),
+        DOCS / "experiments.md": "\n\n".join(part for part in (ideas.render(RESULTS), small.render(RESULTS)) if part),
         DOCS / "which.md": taught.which(material),
         DOCS / "default.md": presets.good(material, entries.read(RESULTS / "paired.json")),
         DOCS / "how-much-text.md": amounts.page(material),

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from banyan.errors import BanyanError
 from experiments.training.ideas import IDEAS
-from experiments.training.runs import EXPERIMENTS, GROUPS, Experiment
+from experiments.training.runs import EXPERIMENTS, GROUPS, PAPER, Experiment
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:
     """The runs of these names and groups, in the order in which they are defined."""
     wanted, every = set(names), [*EXPERIMENTS.values(), *IDEAS]
+    if "paper" in wanted:
+        wanted = wanted - {"paper"} | set(PAPER)
     known = {"all"} | {name for one in every for name in (one.name, *one.groups)}
     for name in wanted - known:
         raise BanyanError(f"there is no run {name}: choose all, {', '.join(GROUPS)}, or {', '.join(EXPERIMENTS)}")

@@ -2,9 +2,10 @@
 
     python -m experiments.training.reproduce all --prepare --work work
     python -m experiments.training.reproduce english languages --work work --seeds 0 1 2 3
+    python -m experiments.training.reproduce paper default --classification --work work --seeds 0 1 2 3 --dry-run
 
-NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls, presets,
-paragraphs, amounts, all, ideas. One seed of everything is trained first. A run is recorded in
+NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls (paper: all of
+these), presets, paragraphs, amounts, all, ideas. One seed of everything is trained first. A run is recorded in
 experiments/results/runs/NAME-SEED.json, an idea in experiments/results/ideas.jsonl; `python -m experiments.pages` makes
 the pages from them.
 """
@@ -15,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -36,7 +38,7 @@ from experiments.training.runs import Experiment
 from experiments.training.trained import commit, trained
 from experiments.training.weights import OUTPUT, OUTPUT_NPZ, Weights, arrays_of
 
-CLASSIFIED = ("banyan", "self-strae")
+CLASSIFIED = ("banyan", "self-strae", "default")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     display = Display(quiet=not sys.stderr.isatty())
     try:
         todo = plan(chosen(options.names), options.seeds)
+        if options.dry_run:
+            return dry_run(todo, options)
         if options.prepare:
             for one, seed in todo:  # a folder that exists is not made again
                 prepared(one.language, options.data, options.work, Display(), one.config(seed), one.amount)
@@ -67,7 +71,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--prepare", action="store_true", help="prepare the corpora and train nothing")
-    also = f"evaluate {' and '.join(CLASSIFIED)} on SST-2 and MRPC too"
+    parser.add_argument("--dry-run", action="store_true", help="list what would be trained, and train nothing")
+    also = f"evaluate {', '.join(CLASSIFIED)} on SST-2 and MRPC too"
     parser.add_argument("--classification", action="store_true", help=also)
     parser.add_argument("--keep-weights", nargs="*", metavar="NAME", help="keep the weights of these runs, or of all")
     parser.add_argument("--keep-output", action="store_true", help="keep their output layers too, in separate files")
@@ -84,6 +89,38 @@ def _wanted(experiment: Experiment, options: argparse.Namespace) -> list[str]:
     if experiment.choosing:
         return ["dev"]
     return suites_of(experiment.language, options.classification and experiment.name in CLASSIFIED)
+
+
+def _place(experiment: Experiment, options: argparse.Namespace) -> Path:
+    return options.results / (store.IDEAS if experiment.choosing else store.RUNS)
+
+
+def _found(experiment: Experiment, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
+    """The record of a run with its present settings, if there is one."""
+    return _finished(store.find(_place(experiment, options), experiment.name, seed), experiment.recorded(seed))
+
+
+def dry_run(todo: list[tuple[Experiment, int]], options: argparse.Namespace) -> int:
+    """Print what each run still needs, and the seconds that runs of the same names took where they were recorded."""
+    seconds, unknown, left = 0.0, 0, 0
+    for experiment, seed in todo:
+        found, stem = _found(experiment, seed, options), f"{experiment.name}-{seed}"
+        lacking = [suite for suite in _wanted(experiment, options) if not found or suite not in found["suites"]]
+        if not lacking:
+            print(f"{stem}: already recorded")
+            continue
+        earlier = [one for one in map(_before(experiment, options), options.seeds) if one]
+        left, unknown = left + 1, unknown + (not earlier)
+        seconds += min((one["seconds_in_all"] for one in earlier), default=0.0)
+        why = "" if found is None else "; its record lacks these"
+        print(f"{stem}: to train and to evaluate on {', '.join(lacking)}{why}")
+    print(f"{left} of {len(todo)} runs are left: about {duration(seconds)} as they were recorded, {unknown} never run")
+    return 0
+
+
+def _before(experiment: Experiment, options: argparse.Namespace) -> Callable[[int], dict[str, Any] | None]:
+    """The record of a run by its seed, whatever its settings."""
+    return lambda seed: store.find(_place(experiment, options), experiment.name, seed)
 
 
 @dataclass
@@ -114,9 +151,8 @@ class Reproduction:
 
     def _one(self, experiment: Experiment, seed: int) -> None:
         options, wanted = self.options, _wanted(experiment, self.options)
-        place = options.results / (store.IDEAS if experiment.choosing else store.RUNS)
+        place, found = _place(experiment, options), _found(experiment, seed, options)
         stem = f"{experiment.name}-{seed}"
-        found = _finished(store.find(place, experiment.name, seed), experiment.recorded(seed))
         if found and set(wanted) <= set(found["suites"]):
             print(f"{stem}: already recorded", flush=True)
             return

@@ -38,7 +38,7 @@ from experiments.training.trained import commit, trained
 from experiments.training.weights import Weights
 
 SETS = {"stsb_dev_clean": "stsb_dev_clean.tsv", "semrel_dev/en": "semrel_dev/en.csv"}
-_LINEAR: dict[str, Any] = {"dim": 64, "channels": 4, "vocab_size": 8000, "batch_size": 32, "epochs": 2, "lr": 1e-3}
+_LINEAR: dict[str, Any] = {"dim": 64, "channels": 4, "vocab_size": 8000, "batch_size": 32, "epochs": 1, "lr": 1e-3}
 _DIAGONAL: dict[str, Any] = {**_LINEAR, "functions": "diagonal", "channels": 32}
 _PAPER: dict[str, Any] = {"candidates": "batch", "epochs": 1, "batch_size": 128}
 

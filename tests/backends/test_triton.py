@@ -32,7 +32,7 @@ from tests.helpers.plain import DROPOUT, VOCAB, made, plain_loss, same_loss_and_
 from tests.helpers.training import adam_with_a_tensor
 
 ON_GPU = torch.cuda.is_available()
-pytestmark = pytest.mark.usefixtures("memory_full_of_nan", "small_blocks")
+pytestmark = [pytest.mark.usefixtures("memory_full_of_nan", "small_blocks"), pytest.mark.kernels]
 pytest.importorskip("triton")
 
 from banyan.backends import _numba  # noqa: E402
@@ -47,7 +47,7 @@ from banyan.training.passages import Part  # noqa: E402
 
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 FUNCTIONS = reference.Functions._fields
-LARGE = pytest.mark.skipif(not ON_GPU, reason="large: needs a GPU, the interpreter would take minutes")
+LARGE = pytest.mark.gpu  # the interpreter would take minutes
 
 
 def on_device(array: np.ndarray, dtype=torch.float32) -> torch.Tensor:

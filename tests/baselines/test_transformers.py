@@ -330,7 +330,7 @@ def test_a_batch_with_more_targets_than_allocated_runs_uncaptured(prepared, tmp_
     assert not crowded.captured
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_timing_steps_on_a_gpu_does_not_change_captured_steps(prepared, tmp_path):
     plain, timed = (a_run(prepared, tmp_path / name, "cuda:0", capture=True) for name in ("plain", "timed"))
     timed._steps_that_fit()
@@ -338,7 +338,7 @@ def test_timing_steps_on_a_gpu_does_not_change_captured_steps(prepared, tmp_path
     np.testing.assert_allclose(found, expected, rtol=0.03)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_captured_steps_equal_plain_steps(prepared, tmp_path):
     plain, captured = (a_run(prepared, tmp_path / str(capture), "cuda:0", capture) for capture in (False, True))
     expected, found = (torch.stack([run._step(step) for step in range(40)]).tolist() for run in (plain, captured))

@@ -319,6 +319,8 @@ def test_ablations_differ_from_banyan_only_where_their_names_say():
         strae.leaf_dropout,
     )
     assert (banyan.epochs, runs.EXPERIMENTS["af"].config(0).epochs) == (15, 8)
+    of_ablations = [one.config(0) for one in runs.EXPERIMENTS.values() if "ablations" in one.groups]
+    assert {(one.trees, one.halves) for one in of_ablations} == {("plain", "age"), ("entangled", "side")}
 
 
 @pytest.fixture

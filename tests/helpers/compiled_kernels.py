@@ -66,8 +66,9 @@ def use_all() -> None:
     tokens = rng.integers(0, 900, offsets[-1])
     for settings, longest, rate in (
         ({}, 128, 0.1),
-        ({"trees": "plain"}, 128, 0.1),
+        ({"trees": "plain", "halves": "age"}, 128, 0.1),
         ({"structure": "random"}, 900, 0.0),
+        ({"trees": "plain", "halves": "random", "functions": "linear", "channels": 16}, 128, 0.0),
         ({"trees": "plain", "functions": "linear", "channels": 16, "structure": "right-branching"}, 128, 0.1),
         ({"functions": "linear", "channels": 16}, 900, 0.1),
         ({"functions": "linear", "channels": 2, "dim": 8, "structure": "balanced"}, 900, 0.1),

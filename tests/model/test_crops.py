@@ -259,6 +259,7 @@ def test_two_processes_contrast_each_its_own_crops(train_in_processes, tmp_path)
 
 @pytest.mark.parametrize(("plain", "fits", "whole"), [(False, True, True), (True, False, True), (False, False, False)])
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.kernels
 def test_a_window_holds_the_parts_of_the_cpu(plain, fits, whole, monkeypatch):
     from banyan.training import gpu_windows as windows
 
@@ -281,6 +282,7 @@ def test_a_window_holds_the_parts_of_the_cpu(plain, fits, whole, monkeypatch):
 
 @pytest.mark.parametrize("preset", ["default", "light"])
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.kernels
 def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(preset, tmp_path, monkeypatch):
     """Crops and a rate that falls, through every step of an epoch."""
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -6,13 +6,12 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from banyan import Banyan, train
 from banyan.training import Interrupted
 from banyan.training import run as training
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+pytestmark = pytest.mark.gpu
 SETTINGS = {"preset": "paper", "dim": 32, "channels": 16, "epochs": 3, "batch_size": 16, "vocab_size": 400}
 SETTINGS |= {"quiet": True}
 NEW = {"init_sketch": 1.0, "init_ppmi": 1.0, "lexical_dim": 8, "init_gate": 0.6, "final_lr_frac": 0.1}

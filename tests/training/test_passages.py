@@ -143,6 +143,7 @@ def test_given_text_is_held_out_in_paragraphs(monkeypatch):
 # --- The two parts of a passage ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.kernels
 def test_a_window_holds_the_passages_and_parts_of_the_cpu(monkeypatch):
     pytest.importorskip("triton")
     from banyan.training import gpu_windows as windows
@@ -234,6 +235,7 @@ def test_processes_train_on_whole_paragraphs(train_in_processes, paragraphs, tmp
     assert sum(row["sentences"] for row in rows) == 2 * (400 - held_out.counts.sum())
 
 
+@pytest.mark.kernels
 def test_a_run_by_the_gpu_kernels_draws_the_passages_of_the_cpu(tmp_path, monkeypatch):
     pytest.importorskip("triton")
     from banyan.backends._triton import entangling, passes

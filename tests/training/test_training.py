@@ -114,6 +114,20 @@ def test_self_strae_resumes_to_the_same_bits_and_its_model_needs_no_output_layer
     assert "The negatives come from the batch" in (tmp_path / "whole" / "README.md").read_text()
 
 
+def test_a_run_from_before_the_setting_halves_goes_on_by_side(corpus, tmp_path):
+    """Its run.json has no such setting, and the preset now asks for another."""
+    train(corpus, tmp_path / "whole", preset="self-strae", halves="side", epochs=2, **SMALL)
+    train(corpus, tmp_path / "again", preset="self-strae", halves="side", epochs=1, **SMALL)
+    record = tmp_path / "again/training/run.json"
+    began = json.loads(record.read_text())
+    assert began.pop("halves") == "side"
+    record.write_text(json.dumps(began))
+    train(corpus, tmp_path / "again", preset="self-strae", resume=True, epochs=2, quiet=True)
+    assert digest(tmp_path / "whole") == digest(tmp_path / "again")
+    train(corpus, tmp_path / "by-age", preset="self-strae", epochs=2, **SMALL)
+    assert digest(tmp_path / "by-age") != digest(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("largest", [1e-9, 1e9])
 def test_the_gradient_of_a_step_is_clipped(corpus, tmp_path, largest):
     for name, clip in (("free", None), ("clipped", largest)):

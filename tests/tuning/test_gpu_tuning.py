@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import banyan
 from banyan import Banyan
@@ -15,7 +14,7 @@ from banyan.training import run as training
 from banyan.tuning.examples import Examples, paired_by_label
 from tests.helpers.training import metrics
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+pytestmark = pytest.mark.gpu
 HOW = {"quiet": True, "batch_size": 16, "lr": 0.01, "epochs": 4}
 MORE = {"hard_negatives": 1, "stay_weight": 0.1, "objective": "cross-entropy"}
 

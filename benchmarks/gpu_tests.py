@@ -1,0 +1,113 @@
+"""Run every test that needs a GPU, and those that run the GPU kernels, on a machine with a card: `make test-gpu`.
+
+    python -m benchmarks.gpu_tests [--out FILE] [--commit COMMIT] [PYTEST OPTION ...]
+
+The counts go to benchmarks/results/gpu_tests.json, with the commit, the card and the versions. The exit code is 0 only
+if tests ran and none failed. CONTRIBUTING.md says how to run it on a machine without a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from banyan.support.files import write_text
+from experiments.places import ROOT
+
+OUT = ROOT / "benchmarks" / "results" / "gpu_tests.json"
+CHOSEN = "(gpu or kernels) and not slow"  # markers: pyproject.toml
+PACKAGES = ("torch", "triton", "numpy", "numba", "transformers", "pytest")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options, more = _options().parse_known_args(arguments)
+    missing = why_not()
+    if missing:
+        print(f"error: {missing}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-m", CHOSEN, "-p", "no:cacheprovider", f"--junitxml={report}"]
+        code = subprocess.run([*command, *more], cwd=ROOT, check=False).returncode
+        if not report.is_file():
+            print(f"error: pytest ended with code {code} before any test ran", file=sys.stderr)
+            return 2
+        record = {**_machine(), "commit": options.commit, "exit_code": code, **counted(report)}
+    write_text(options.out, json.dumps(record, indent=1) + "\n")
+    print(f"wrote {options.out}: {record['counts']}")
+    if code == 0 and not record["counts"].get("passed"):
+        print("error: no test ran: is Triton installed?", file=sys.stderr)
+        return 2
+    return code
+
+
+def why_not() -> str:
+    """Why the tests cannot run here; empty if they can."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "there is no CUDA GPU on this machine, so the tests that need one cannot run here"
+    return ""
+
+
+def counted(report: Path) -> dict[str, Any]:
+    """The number of tests by outcome in a JUnit report, the seconds, why tests were skipped, and which failed."""
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    failed = []
+    root = ElementTree.parse(report).getroot()
+    for case in root.iter("testcase"):
+        outcome = next((kind for kind in ("failure", "error", "skipped") if case.find(kind) is not None), "passed")
+        counts[{"failure": "failed", "error": "errors"}.get(outcome, outcome)] += 1
+        if outcome == "skipped" and (skipped := case.find("skipped")) is not None:
+            reasons[skipped.get("message", "")] += 1
+        elif outcome != "passed":
+            failed.append(f"{case.get('classname')}::{case.get('name')}")
+    seconds = sum(float(suite.get("time", 0)) for suite in root.iter("testsuite"))
+    return {"counts": dict(counts), "seconds": round(seconds, 1), "skipped": dict(reasons), "failed": failed}
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+
+    versions = {"python": platform.python_version(), "cuda": torch.version.cuda}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = None
+    return {"card": torch.cuda.get_device_name(), "versions": versions}
+
+
+def _commit() -> str | None:
+    """The commit of the working tree, with + if it has changes; None outside a git repository."""
+    try:
+        head, changes = (_git(*command) for command in (("rev-parse", "HEAD"), ("status", "--porcelain")))
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head[:12] + "+" * bool(changes)
+
+
+def _git(*arguments: str) -> str:
+    ended = subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True)
+    return ended.stdout.strip()
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT, help="file for the counts")
+    parser.add_argument("--commit", default=_commit(), help="commit to record (default: from git)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
