@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from banyan.support.files import write_text
 from experiments.places import ROOT
+from experiments.versions import commit, versions
 
 OUT = ROOT / "benchmarks" / "results" / "gpu_tests.json"
 CHOSEN = "(gpu or kernels) and not slow"  # markers: pyproject.toml
@@ -41,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not report.is_file():
             print(f"error: pytest ended with code {code} before any test ran", file=sys.stderr)
             return 2
-        record = {**_machine(), "commit": options.commit, "exit_code": code, **counted(report)}
+        record = {**_machine(), "commit": options.commit or commit(), "exit_code": code, **counted(report)}
     write_text(options.out, json.dumps(record, indent=1) + "\n")
     print(f"wrote {options.out}: {record['counts']}")
     if code == 0 and not record["counts"].get("passed"):
@@ -79,33 +78,13 @@ def counted(report: Path) -> dict[str, Any]:
 def _machine() -> dict[str, Any]:
     import torch
 
-    versions = {"python": platform.python_version(), "cuda": torch.version.cuda}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = None
-    return {"card": torch.cuda.get_device_name(), "versions": versions}
-
-
-def _commit() -> str | None:
-    """The commit of the working tree, with + if it has changes; None outside a git repository."""
-    try:
-        head, changes = (_git(*command) for command in (("rev-parse", "HEAD"), ("status", "--porcelain")))
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head[:12] + "+" * bool(changes)
-
-
-def _git(*arguments: str) -> str:
-    ended = subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True)
-    return ended.stdout.strip()
+    return {"card": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "versions": versions(PACKAGES)}
 
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, help="file for the counts")
-    parser.add_argument("--commit", default=_commit(), help="commit to record (default: from git)")
+    parser.add_argument("--commit", help="commit to record (default: from git)")
     return parser
 
 

@@ -25,13 +25,15 @@ def pages() -> dict[Path, str]:
     material = Material.read(RESULTS)
     parts = {
         ROOT / "README.md": results.summary(material),
-        DOCS / "experiments.md": "\n\n".join(part for part in (ideas.render(RESULTS), small.render(RESULTS)) if part),
+        DOCS / "experiments.md": ideas.render(RESULTS),
         DOCS / "which.md": taught.which(material),
         DOCS / "default.md": presets.good(material, entries.read(RESULTS / "paired.json")),
         DOCS / "how-much-text.md": amounts.page(material),
     }
     found = {ROOT / "RESULTS.md": results.render(RESULTS)}
     found |= {path: between(_text(path), GENERATED, f"{part}\n") for path, part in parts.items()}
+    with_small = between(found[DOCS / "experiments.md"], small.MARKS, f"{small.render(RESULTS)}\n")
+    found[DOCS / "experiments.md"] = with_small
     found[latin.PAGE] = latin.filled(_text(latin.PAGE), entries.read(RESULTS / "latin.json"))
     found |= systems.pages(material, RESULTS / "compared")
     names = sources.names()

@@ -35,8 +35,9 @@ from experiments.training.evaluation import CLASSIFICATION, beside, check_data, 
 from experiments.training.plan import chosen, plan
 from experiments.training.prepared import Prepared, name_of, prepared
 from experiments.training.runs import Experiment
-from experiments.training.trained import commit, trained
+from experiments.training.trained import trained
 from experiments.training.weights import OUTPUT, OUTPUT_NPZ, Weights, arrays_of
+from experiments.versions import commit
 
 CLASSIFIED = ("banyan", "self-strae", "default")
 
@@ -79,7 +80,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out-weights", type=Path, default=Path("weights"), help="folder for NAME-SEED.npz")
     parser.add_argument("--keep-cosines", type=Path, metavar="DIR", help="keep the cosines of pairs as NAME-SEED.npz")
     parser.add_argument("--workers", type=int, default=4, help="processes that evaluate while a GPU trains (0: none)")
-    parser.add_argument("--commit", default=commit(), help="commit to record (default: from git)")
+    parser.add_argument("--commit", default=commit("src"), help="commit to record (default: from git)")
     parser.add_argument("--sharing", type=int, default=1, help="concurrent runs on the device, to record")
     parser.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="start no run later")
     return parser.parse_args(arguments)

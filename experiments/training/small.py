@@ -34,8 +34,9 @@ from experiments.training.amounts import SPACED
 from experiments.training.prepared import prepared
 from experiments.training.runs import Experiment
 from experiments.training.spacing import spaced
-from experiments.training.trained import commit, trained
+from experiments.training.trained import trained
 from experiments.training.weights import Weights
+from experiments.versions import commit
 
 SETS = {"stsb_dev_clean": "stsb_dev_clean.tsv", "semrel_dev/en": "semrel_dev/en.csv"}
 _LINEAR: dict[str, Any] = {"dim": 64, "channels": 4, "vocab_size": 8000, "batch_size": 32, "epochs": 1, "lr": 1e-3}
@@ -52,8 +53,8 @@ RUNS = [
     *(_run(f"linear-{halves}", "self-strae", {**_LINEAR, "halves": halves}) for halves in _HALVES),
     *(_run(f"diagonal-{halves}", "self-strae", {**_DIAGONAL, "halves": halves}) for halves in _HALVES),
     _run(f"linear-age{SPACED}", "self-strae", _LINEAR, f"40k{SPACED}"),
-    _run("paper", "paper", _PAPER, "160k"),
-    _run(f"paper{SPACED}", "paper", _PAPER, f"160k{SPACED}"),
+    _run("paper", "paper", _PAPER),
+    _run(f"paper{SPACED}", "paper", _PAPER, f"40k{SPACED}"),
 ]
 
 
@@ -77,7 +78,7 @@ def measured(experiment: Experiment, seed: int, options: argparse.Namespace) -> 
     folder = options.work / "runs" / f"small-{experiment.name}-{seed}"
     weights, record = trained(experiment, seed, text, folder, torch.device("cpu"), display)
     model = Banyan(config, text.tokenizer, weights)
-    record["commit"] = commit()
+    record["commit"] = commit("src")
     record["equal_merges"] = _equal_merges(text.dev, weights)
     record["figures"] = {form: _figures(model, options.data, form == "spaced") for form in ("raw", "spaced")}
     return record
@@ -97,7 +98,8 @@ def _figures(model: Banyan, data: Path, in_spaced_form: bool) -> dict[str, float
     for name, file in SETS.items():
         pairs = read_pairs(data / "eval" / file)
         if in_spaced_form:
-            pairs = Pairs(*([spaced(text) for text in texts] for texts in pairs[:2]), pairs.score)
+            first, second = ([spaced(text) for text in texts] for texts in (pairs.first, pairs.second))
+            pairs = Pairs(first, second, pairs.score)
         found[name] = spearman(model.encode, pairs)
     return found
 

@@ -31,7 +31,8 @@ from experiments.data import add_data_option, corpus
 from experiments.places import RESULTS
 from experiments.records import store
 from experiments.training.evaluation import figures, keep_cosines, suites_of
-from experiments.training.trained import _told, commit, machine
+from experiments.training.trained import _told, machine
+from experiments.versions import commit
 
 HELD_OUT = {"dev": "dev.tsv.xz", "verses": "verses.tsv.xz", "source": "source.tsv.xz"}
 
@@ -62,7 +63,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep-cosines", type=Path, metavar="DIR", help="keep the cosines of pairs as NAME-SEED.npz")
     parser.add_argument("--dev-only", action="store_true", help="evaluate on the development sets only")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings to change")
-    parser.add_argument("--commit", default=commit(), help="commit to record (default: from git)")
+    parser.add_argument("--commit", default=commit("src"), help="commit to record (default: from git)")
     return parser.parse_args(arguments)
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
-import platform
 import resource
 import shutil
-import subprocess
 import time
 from contextlib import closing
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +22,12 @@ from banyan.training.distributed import Processes
 from banyan.training.folder import METRICS, RunFolder
 from banyan.training.run import Run
 from experiments.hardware import processor
-from experiments.places import ROOT
 from experiments.training import no_tree
 from experiments.training.power import sampled
 from experiments.training.prepared import Prepared
 from experiments.training.runs import Experiment
 from experiments.training.weights import Weights
+from experiments.versions import versions
 
 _PACKAGES = ("banyan-embed", "torch", "triton", "numpy", "numba", "tokenizers")
 
@@ -128,29 +125,4 @@ def _peak_memory(device: torch.device) -> int:
 
 def machine(device: torch.device) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
-    return {"device": device.type, "name": name, "threads": threads.available(), "versions": _versions()}
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def commit() -> str | None:
-    """The commit of the code, with + if src/ has uncommitted changes; None outside a git repository."""
-    try:
-        head = _git("rev-parse", "--short=12", "HEAD")
-        return head + "+" * bool(_git("status", "--porcelain", "src"))
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    return {"device": device.type, "name": name, "threads": threads.available(), "versions": versions(_PACKAGES)}

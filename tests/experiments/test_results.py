@@ -16,17 +16,20 @@ import torch
 from banyan.config import Config
 from banyan.corpus.store import Store
 from banyan.evaluate.retrieval import Beir, retrieval
+from banyan.evaluate.suites import LANGUAGES
 from banyan.support.display import Display
 from experiments.data import ENGLISH, paper_source
 from experiments.pages import claims as page_claims
 from experiments.pages import ideas as page_ideas
 from experiments.pages import results as page
+from experiments.pages import small as page_small
 from experiments.places import DOCS, RESULTS
 from experiments.records import paper_tables, sets, store
 from experiments.records.estimates import Estimate, clearly
 from experiments.records.material import Material
 from experiments.training import no_tree, plan, prepared, reproduce, runs
 from experiments.training.ideas import IDEAS
+from experiments.training.spacing import spaced
 
 
 def record(name: str, seed: int, shift: float = 0.0) -> dict[str, Any]:
@@ -459,3 +462,73 @@ def test_no_group_has_the_name_of_a_run():
     """Whoever asks for the run would get the whole group."""
     everything = [*runs.EXPERIMENTS.values(), *IDEAS]
     assert not {one.name for one in everything} & {group for one in everything for group in one.groups}
+
+
+# --- Small runs, and what is left to run -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It's a brilliant, compelling story.", "It 's a brilliant , compelling story ."),
+        ('He said "no" (twice)... for 1,000 dollars?', 'He said " no " ( twice ) ... for 1,000 dollars ?'),
+        ("in the U.S. of old", "in the U.S. of old"),
+        ("", ""),
+    ],
+)
+def test_spaced_text_has_its_punctuation_apart_and_stays_so(text, expected):
+    assert spaced(text) == expected
+    assert spaced(expected) == expected
+
+
+def small_run(name: str, halves: str, amount: str, preset: str = "self-strae") -> dict[str, Any]:
+    settings = {"preset": preset, "halves": halves, "trees": "plain" if preset == "self-strae" else "entangled"}
+    settings |= {"functions": "linear", "dim": 64, "vocab_size": 8000, "batch_size": 32, "epochs": 1, "lr": 1e-3}
+    training = {"steps": 1250, "sentences": 40_000, "train_loss": 7.25, "seconds": 1.0}
+    figures = {"raw": {"stsb_dev_clean": 25.14, "semrel_dev/en": 35.2}}
+    figures["spaced"] = {"stsb_dev_clean": 35.6, "semrel_dev/en": 49.9}
+    run = {"name": name, "seed": 0, "settings": settings, "amount": amount, "training": training, "figures": figures}
+    return {**run, "equal_merges": 0.0004}
+
+
+def test_small_runs_have_a_table_of_halves_and_one_of_spaced_text(tmp_path):
+    for run in (
+        small_run("linear-side", "side", "40k"),
+        small_run("linear-age", "age", "40k"),
+        small_run("linear-age-spaced", "age", "40k-spaced"),
+    ):
+        store.put(tmp_path / store.SMALL, run)
+    lines = page_small.render(tmp_path).splitlines()
+    assert "| linear | age | 0 | 7.250 | 25.1 | 35.2 |" in lines
+    assert lines.index("| linear | side | 0 | 7.250 | 25.1 | 35.2 |") < lines.index("## Spaced punctuation")
+    assert "| `self-strae` | spaced | 0 | 25.1 | 35.2 | 35.6 | 49.9 |" in lines
+    assert "| `self-strae` | raw | 0 | 25.1 | 35.2 | 35.6 | 49.9 |" in lines
+    assert not any(line.startswith("| `self-strae` | raw") and "side" in line for line in lines)
+    assert page_small.render(tmp_path / "nothing") == ""
+
+
+@pytest.mark.parametrize("halves", [None, "side", "age"])
+def test_page_says_which_plain_trees_were_trained_by_side(tmp_path, halves):
+    strae = record("self-strae", 0, -20)
+    strae["settings"].pop("halves", None)
+    if halves:
+        strae["settings"]["halves"] = halves
+    text = page_of(tmp_path, [strae, record("banyan", 0)])
+    assert ("**`self-strae` above gave the first half to the left child" in text) == (halves != "age")
+    assert "our loss and our gradients are those of that program (tests/test_golden.py)" in text
+
+
+def test_a_dry_run_trains_nothing_and_lists_what_is_left(tiny, capsys):
+    assert reproduced(tiny, "tree-untrained") == 0
+    capsys.readouterr()
+    assert reproduced(tiny, "tree", "tree-untrained", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["tree-0: to train and to evaluate on languages, dev", "tree-untrained-0: already recorded"]
+    assert lines[-1].startswith("1 of 2 runs are left: ")
+    assert store.find(tiny / "out" / "runs", "tree", 0) is None
+
+
+def test_the_runs_behind_the_paper_are_one_group():
+    names = {one.name for one in plan.chosen(["paper"])}
+    assert {"banyan", "self-strae", "plain-diagonal-ce", "channels-4", "random", "no-tree", *LANGUAGES} <= names
+    assert "default" not in names
