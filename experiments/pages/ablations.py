@@ -91,9 +91,9 @@ def _halves(material: Material) -> str:
         return told
     return (
         f"{told} **{listed([f'`{run}`' for run in by_side])} above gave the first half to the left child; they are to "
-        "be run again on a GPU by age.** This is why contrastive rows with plain trees are below the paper: by side, "
-        "the right half can learn the final punctuation, and small runs on development sets are many points worse "
-        "than the same by age ([docs/experiments.md](docs/experiments.md#halves-by-age))."
+        "be run again on a GPU by age.** With equal weights and no dropout, this was the only difference from that "
+        "program. By side, the right half can learn the final punctuation, and small runs on development sets are far "
+        "below the same runs by age ([docs/experiments.md](docs/experiments.md#halves-by-age))."
     )
 
 
