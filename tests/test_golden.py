@@ -158,6 +158,8 @@ def test_halves_by_side_or_at_random_are_not_the_authors_self_strae(self_strae, 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("backend", "dtype"), BACKENDS, ids=lambda value: str(value).removeprefix("torch."))
 def test_every_back_end_computes_the_authors_self_strae(self_strae, backend, dtype):
+    if backend == "triton" and not torch.cuda.is_available() and len(self_strae["tokens"]) > 100:
+        pytest.skip("the interpreter takes ten seconds of CPU time")
     K, E = int(self_strae["K"]), self_strae["embedding"].shape[1]
     model = made(backend, dtype, preset="self-strae", **{**PRESETS["self-strae"], "dim": E, "channels": K})
     model.embedding = torch.nn.Parameter(torch.empty(self_strae["embedding"].shape).to(model.embedding))
