@@ -1,4 +1,4 @@
-"""RESULTS.md: every table and figure of the paper beside ours."""
+"""RESULTS.md: the tables and figures of the paper beside ours."""
 
 from __future__ import annotations
 
