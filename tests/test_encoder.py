@@ -337,6 +337,7 @@ def test_a_machine_where_no_cache_can_be_kept_still_encodes(folder, tmp_path):
     for folder_of_source in [path for path in (tmp_path / "banyan").rglob("*") if path.is_dir()]:
         (folder_of_source / "__pycache__").touch()  # so that no folder of that name can be made
     environment = {"PATH": "", "HOME": "/proc/none", "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment["BANYAN_KERNELS"] = "numba"  # native kernels keep nothing
     code = "import sys, banyan; print(banyan.Banyan.from_pretrained(sys.argv[1]).encode('some are born').shape)"
     done = subprocess.run(
         [sys.executable, "-c", code, folder], env=environment, check=True, capture_output=True, text=True
