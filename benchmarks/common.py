@@ -16,6 +16,7 @@ from rich.table import Table
 
 from experiments.data import corpus, corpus_lines
 from experiments.hardware import processor
+from experiments.versions import commit
 
 
 def sentences(n: int, data: Path) -> tuple[list[str], str]:
@@ -54,6 +55,7 @@ def best(function: Callable[[], Any], repeats: int = 5) -> float:
 def report(tables: dict[str, list[dict[str, Any]]], **figures: Any) -> None:
     """Print tables and, as the last line, one JSON object with the same figures."""
     console = Console(width=120)
+    figures["commit"] = commit("src", "benchmarks") or "unknown"
     figures["machine"] = f"{os.cpu_count()} × {processor()}, Python {platform.python_version()}"
     for title, rows in tables.items():
         table = Table()
