@@ -12,7 +12,7 @@ MOST = 15
 TAUGHT_STEPS = 1500  # with a teacher: so many steps at least, within these numbers of epochs
 TAUGHT_EPOCHS = {"lines": (2, 50), "translations": (10, 100)}
 TUNED_STEPS = 200  # in tuning: so many steps at least, within these numbers of epochs
-TUNED_EPOCHS = (3, 20)
+TUNED_EPOCHS = (5, 20)
 
 
 def suitable_epochs(steps: int, config: Config) -> int:
