@@ -21,11 +21,15 @@ test-gpu: .venv/test.installed  ## every test that needs a GPU, on a machine wit
 	$(BIN)/python -m benchmarks.gpu_tests
 
 GPU_PYTHON ?= 3.12
-gpu-packages: .venv/bin/python  ## build/gpu.tar.xz: what test-gpu needs beside torch, for a machine without a network
-	rm -rf build/gpu && mkdir -p build
-	$(PIP) --target build/gpu --python-version $(GPU_PYTHON) --only-binary=:all: --no-deps --no-compile numba llvmlite \
-	  pytest pluggy iniconfig packaging pygments hypothesis sortedcontainers rich markdown-it-py mdurl
+GPU_PIP = $(PIP) --python-version $(GPU_PYTHON) --only-binary=:all: --no-deps --no-compile
+GPU = numba llvmlite pytest pluggy iniconfig packaging pygments hypothesis sortedcontainers rich markdown-it-py mdurl
+GPU_MORE = scipy matplotlib contourpy cycler fonttools kiwisolver pillow pyparsing python-dateutil six
+gpu-packages: .venv/bin/python  ## what test-gpu needs beside torch and Triton, for a machine without a network
+	rm -rf build/gpu build/gpu-more && mkdir -p build
+	$(GPU_PIP) --target build/gpu $(GPU)
+	$(GPU_PIP) --target build/gpu-more $(GPU_MORE)
 	tar --create --directory build gpu | xz -3 > build/gpu.tar.xz
+	tar --create --directory build gpu-more | xz -3 > build/gpu-more.tar.xz
 
 torture: .venv/test.installed  ## try to break it: an hour on two cores; TORTURE=long tries everything
 	$(BIN)/python -m torture --write $(if $(filter long,$(TORTURE)),--long)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +26,8 @@ from experiments.versions import commit, versions
 
 OUT = ROOT / "benchmarks" / "results" / "gpu_tests.json"
 CHOSEN = "(gpu or kernels) and not slow"  # markers: pyproject.toml
+_MENTIONS = re.compile(r"mark\.(gpu|kernels)\b|\bBACKENDS\b|backends\.NAMES")
+NEEDED = ("torch", "triton", "numba", "scipy", "matplotlib", "hypothesis", "pytest")
 PACKAGES = ("torch", "triton", "numpy", "numba", "transformers", "pytest")
 
 
@@ -36,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-m", CHOSEN, "-p", "no:cacheprovider", f"--junitxml={report}"]
-        code = subprocess.run([*command, *more], cwd=ROOT, check=False).returncode
+        code = subprocess.run([*command, *more, *chosen_files()], cwd=ROOT, check=False).returncode
         if not report.is_file():
             print(f"error: pytest ended with code {code} before any test ran", file=sys.stderr)
             return 2
@@ -49,8 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
     return code
 
 
+def chosen_files() -> list[str]:
+    """The files of such tests. Others are not even imported: they may need packages that are not there."""
+    every = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in every if _MENTIONS.search(path.read_text(encoding="utf-8"))]
+
+
 def why_not() -> str:
     """Why the tests cannot run here; empty if they can."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        return f"the tests need {', '.join(missing)}: install what is missing (CONTRIBUTING.md, Tests on a GPU)"
     import torch
 
     if not torch.cuda.is_available():

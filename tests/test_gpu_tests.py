@@ -28,6 +28,12 @@ def test_without_a_card_it_fails_in_one_sentence(monkeypatch, capsys, tmp_path):
     assert not (tmp_path / "out.json").exists()
 
 
+def test_missing_packages_are_named(monkeypatch, capsys):
+    monkeypatch.setattr(gpu_tests, "NEEDED", ("torch", "no_such_package"))
+    assert gpu_tests.main([]) == 2
+    assert capsys.readouterr().err.startswith("error: the tests need no_such_package: install what is missing")
+
+
 def with_report(monkeypatch, report: str, code: int) -> list[list[str]]:
     """Pretend that there is a card, and that pytest ends with this report."""
     commands: list[list[str]] = []
@@ -48,12 +54,19 @@ def with_report(monkeypatch, report: str, code: int) -> list[list[str]]:
 def test_counts_commit_and_card_are_recorded_and_a_failure_is_the_exit_code(monkeypatch, tmp_path, code):
     commands = with_report(monkeypatch, REPORT, code)
     assert gpu_tests.main(["--out", str(tmp_path / "out.json"), "--commit", "abc", "-k", "self_strae"]) == code
-    assert commands[-1][-2:] == ["-k", "self_strae"]
+    assert commands[-1][-2 - len(gpu_tests.chosen_files()) :][:2] == ["-k", "self_strae"]
     record = json.loads((tmp_path / "out.json").read_text())
     assert (record["commit"], record["card"], record["exit_code"], record["seconds"]) == ("abc", "Some Card", code, 2.5)
     assert record["counts"] == {"passed": 1, "skipped": 1, "failed": 1}
     assert record["skipped"] == {"could not import 'x'": 1}
     assert record["failed"] == ["tests.b::three"]
+
+
+def test_the_files_of_such_tests_are_found_and_no_others():
+    found = gpu_tests.chosen_files()
+    assert {"tests/backends/test_triton.py", "tests/backends/test_behaviours.py", "tests/test_golden.py"} <= set(found)
+    assert {"tests/training/test_gpu_training.py", "tests/tuning/test_gpu_tuning.py"} <= set(found)
+    assert not any(path.startswith("tests/serve") for path in found)
 
 
 def test_a_run_of_no_tests_is_a_failure(monkeypatch, tmp_path, capsys):

@@ -36,6 +36,7 @@ def _halves(runs: list[Run]) -> str:
             run["settings"]["functions"],
             run["settings"]["halves"],
             run["seed"],
+            run["training"]["steps"],
             f"{run['training']['train_loss']:.3f}",
             *_values(run, "raw"),
         ]
@@ -46,7 +47,7 @@ def _halves(runs: list[Run]) -> str:
         "Halves by age",
         "In plain trees, the first half of a decomposition goes to the left child (side), to the older one (age, as in "
         f"the authors' Self-StrAE) or to either by chance (random, a control). {_setting(plain[0])} {_COMMAND}",
-        table(["functions", "halves", "seed", "training loss", *SETS], rows),
+        table(["functions", "halves", "seed", "steps", "training loss", *SETS], rows),
         "Neighbours with equal keys merge first, because they score exactly 1, even where dropout gives their "
         "occurrences different masks; in the authors' program they then score less. We keep the rule: it is the same "
         "in training and in encoding, and a repeat is never separated by chance. Of all merges in the trees of the "
@@ -55,11 +56,10 @@ def _halves(runs: list[Run]) -> str:
 
 
 def _setting(run: Run) -> str:
-    settings, training = run["settings"], run["training"]
-    sentences = training["sentences"] // settings["epochs"]
+    settings = run["settings"]
     return (
-        f"Contrastive, {settings['dim']} dimensions, vocabulary {settings['vocab_size']:,}, {sentences:,} sentences, "
-        f"{training['steps']:,} steps of {settings['batch_size']}, learning rate {settings['lr']:g}; one CPU thread."
+        f"Contrastive, {settings['dim']} dimensions, vocabulary {settings['vocab_size']:,}, one epoch in batches of "
+        f"{settings['batch_size']}, learning rate {settings['lr']:g}; one CPU thread."
     )
 
 

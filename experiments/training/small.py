@@ -51,10 +51,10 @@ def _run(name: str, preset: str, settings: dict[str, Any], amount: str = "40k") 
 _HALVES = SETTINGS["halves"].choices
 RUNS = [
     *(_run(f"linear-{halves}", "self-strae", {**_LINEAR, "halves": halves}) for halves in _HALVES),
-    *(_run(f"diagonal-{halves}", "self-strae", {**_DIAGONAL, "halves": halves}) for halves in _HALVES),
     _run(f"linear-age{SPACED}", "self-strae", _LINEAR, f"40k{SPACED}"),
     _run("paper", "paper", _PAPER),
     _run(f"paper{SPACED}", "paper", _PAPER, f"40k{SPACED}"),
+    *(_run(f"diagonal-{halves}", "self-strae", {**_DIAGONAL, "halves": halves}, "20k") for halves in _HALVES),
 ]
 
 
