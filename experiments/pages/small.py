@@ -48,6 +48,7 @@ def _halves(runs: list[Run]) -> str:
         "In plain trees, the first half of a decomposition goes to the left child (side), to the older one (age, as in "
         f"the authors' Self-StrAE) or to either by chance (random, a control). {_setting(plain[0])} {_COMMAND}",
         table(["functions", "halves", "seed", "steps", "training loss", *SETS], rows),
+        _by_age_minus_by_side(plain),
         "Neighbours with equal keys merge first, because they score exactly 1, even where dropout gives their "
         "occurrences different masks; in the authors' program they then score less. We keep the rule: it is the same "
         "in training and in encoding, and a repeat is never separated by chance. Of all merges in the trees of the "
@@ -55,11 +56,24 @@ def _halves(runs: list[Run]) -> str:
     )
 
 
+def _by_age_minus_by_side(runs: list[Run]) -> str:
+    """The differences of the first seeds, for each kind of functions."""
+    told = []
+    for functions in ("linear", "diagonal"):
+        own = {run["settings"]["halves"]: run for run in reversed(runs) if run["settings"]["functions"] == functions}
+        if not {"age", "side"} <= own.keys():
+            continue
+        gains = [own["age"]["figures"]["raw"][task] - own["side"]["figures"]["raw"][task] for task in SETS.values()]
+        loss = own["age"]["training"]["train_loss"] - own["side"]["training"]["train_loss"]
+        told.append(f"{functions} {' / '.join(f'{gain:+.1f}' for gain in gains)} (training loss {loss:+.3f})")
+    return f"By age minus by side, seed 0: {'; '.join(told)}." if told else ""
+
+
 def _setting(run: Run) -> str:
     settings = run["settings"]
     return (
-        f"Contrastive, {settings['dim']} dimensions, vocabulary {settings['vocab_size']:,}, one epoch in batches of "
-        f"{settings['batch_size']}, learning rate {settings['lr']:g}; one CPU thread."
+        f"Contrastive, {settings['dim']} dimensions, vocabulary {settings['vocab_size']:,}, the first sentences of the "
+        f"corpus ({run['amount']}) in batches of {settings['batch_size']}, lr {settings['lr']:g}, one thread."
     )
 
 

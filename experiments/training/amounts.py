@@ -13,7 +13,8 @@ from experiments.translations.split import corpus_text
 THIRD = "third"
 MILLIONS = {"0.3M": 0.3, "1M": 1.0, "3M": 3.0}  # words from the start of the English corpus, which is shuffled
 BOTH = "20M"  # both English corpora, without duplicates, as single sentences
-THOUSANDS = {"20k": 20_000, "40k": 40_000}  # sentences from its start
+THOUSANDS = {"40k": 40_000, "160k": 160_000}  # sentences from its start
+WHOLE = "whole"  # all sentences: for the name of their spaced form
 SPACED = "-spaced"  # ends the name of an amount whose punctuation is set apart from words
 
 
@@ -23,6 +24,9 @@ def lines(data: Path, language: str, amount: str) -> Iterator[str]:
         yield from map(spaced, lines(data, language, amount.removesuffix(SPACED)))
         return
     whole = corpus_text(data, language)
+    if amount == WHOLE:
+        yield from whole
+        return
     if amount in THOUSANDS:
         yield from islice(whole, THOUSANDS[amount])
         return

@@ -20,6 +20,8 @@ from banyan.evaluate.suites import Result
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 from experiments.data import ENGLISH as ENGLISH_TEXTS
+from experiments.training.amounts import SPACED
+from experiments.training.spacing import spaced
 from experiments.training.weights import config_of
 
 ENGLISH = ("sts", "words", "retrieval", "dev")
@@ -36,8 +38,15 @@ def figures(record: dict[str, Any], weights: dict[str, np.ndarray], folder: Path
     else:
         config = config_of({**record["settings"], "epochs": None})
         encode = Banyan(config, tokenizer, weights).encode
+    if record.get("amount", "").endswith(SPACED):
+        encode = _in_spaced_form(encode)
     rows = [row for suite in wanted for row in _suite(encode, suite, data, record["language"])]
     return {"figures": [_figure(row) for row in rows], "scores": _scores(rows), "cosines": _cosines(rows)}
+
+
+def _in_spaced_form(encode: Any) -> Any:
+    """Encode texts in the form of the training text."""
+    return lambda texts: encode([spaced(text) for text in texts])
 
 
 def keep_cosines(folder: Path | None, record: dict[str, Any]) -> None:

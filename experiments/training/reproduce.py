@@ -5,7 +5,7 @@
     python -m experiments.training.reproduce paper default --classification --work work --seeds 0 1 2 3 --dry-run
 
 NAME is a run or a group of runs (runs.py, ideas.py): english, ablations, channels, languages, controls (paper: all of
-these), presets, paragraphs, amounts, all, ideas. One seed of everything is trained first. A run is recorded in
+these), presets, paragraphs, amounts, spaced, all, ideas. One seed of everything is trained first. A run is recorded in
 experiments/results/runs/NAME-SEED.json, an idea in experiments/results/ideas.jsonl; `python -m experiments.pages` makes
 the pages from them.
 """

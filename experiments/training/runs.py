@@ -17,7 +17,7 @@ from typing import Any
 from banyan.config import DEFAULT_PRESET, Config
 from banyan.evaluate.suites import LANGUAGES
 from experiments.data import PARAGRAPHS, SHOWN, corpus
-from experiments.training.amounts import BOTH, MILLIONS, THIRD
+from experiments.training.amounts import BOTH, MILLIONS, SPACED, THIRD, WHOLE
 
 LANGUAGE_EPOCHS = 8
 STRUCTURES = ("random", "balanced", "right-branching")
@@ -87,6 +87,11 @@ _LINEAR: dict[str, Any] = {"functions": "linear", "channels": 16}
 _PLAIN: dict[str, Any] = {"trees": "plain", "halves": "age"}
 _ENTANGLED: dict[str, Any] = {"trees": "entangled", "halves": "side"}
 
+def _spaced(name: str, preset: str) -> Experiment:
+    """The same run on text whose punctuation is set apart from words, evaluated on texts of that form."""
+    return Experiment(f"{name}{SPACED}", ("spaced",), 3, preset=preset, amount=f"{WHOLE}{SPACED}")
+
+
 _ALL = [
     Experiment("banyan", ("english", "ablations", "channels", "controls"), 1),
     Experiment("self-strae", ("english", "ablations"), 1, preset="self-strae"),
@@ -114,7 +119,9 @@ _ALL = [
     _on_paragraphs("default-paragraphs-cut", passage_sentences=1),  # the same text, cut into sentences
     *map(_amount, (*MILLIONS, BOTH)),
     *(_amount(THIRD, name) for name in LANGUAGES),
+    _spaced("banyan", "paper"),
+    _spaced("self-strae", "self-strae"),
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
 PAPER = ("english", "ablations", "channels", "languages", "controls")  # groups with figures that the paper has
-GROUPS = ("paper", "english", "ablations", "channels", "languages", "controls", "presets", "paragraphs", "amounts")
+GROUPS = ("paper", *PAPER, "presets", "paragraphs", "amounts", "spaced")

@@ -27,7 +27,7 @@ from experiments.places import DOCS, RESULTS
 from experiments.records import paper_tables, sets, store
 from experiments.records.estimates import Estimate, clearly
 from experiments.records.material import Material
-from experiments.training import no_tree, plan, prepared, reproduce, runs
+from experiments.training import evaluation, no_tree, plan, prepared, reproduce, runs
 from experiments.training.ideas import IDEAS
 from experiments.training.spacing import spaced
 
@@ -532,3 +532,14 @@ def test_the_runs_behind_the_paper_are_one_group():
     names = {one.name for one in plan.chosen(["paper"])}
     assert {"banyan", "self-strae", "plain-diagonal-ce", "channels-4", "random", "no-tree", *LANGUAGES} <= names
     assert "default" not in names
+
+
+def test_runs_on_spaced_text_are_evaluated_on_spaced_text():
+    seen: list[str] = []
+    encode = evaluation._in_spaced_form(lambda texts: seen.extend(texts))
+    encode(["No, no."])
+    assert seen == ["No , no ."]
+    assert {one.name: one.amount for one in plan.chosen(["spaced"])} == {
+        "banyan-spaced": "whole-spaced",
+        "self-strae-spaced": "whole-spaced",
+    }
