@@ -102,6 +102,11 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
+def purpose_of(name: str) -> str:
+    """What a command does, in a few words."""
+    return str(_module(name).PURPOSE)
+
+
 def _module(name: str) -> Any:
     return import_module(f"banyan.commands.{name}")
 

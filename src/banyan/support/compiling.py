@@ -9,12 +9,13 @@ is announced.
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from banyan.support.log import log
 
 
 def _writable(folder: Path) -> bool:
@@ -60,7 +61,7 @@ class Announcement(event.Listener):
         ours = function.__module__.startswith("banyan.")
         if ours and not self.told and self.seconds + now - self.began > self.patience:
             self.told = True
-            logging.getLogger("banyan").warning(COMPILING)
+            log.warning(COMPILING)
 
     def on_end(self, ended: Any) -> None:
         self.depth -= 1

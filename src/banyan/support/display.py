@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from banyan.support.log import log
+
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 15.0
 Figures = Mapping[str, str]  # name -> value, shown beside a bar
@@ -44,6 +46,8 @@ class Display:
         self.live = self.console.is_terminal and not quiet
 
     def note(self, text: str) -> None:
+        """Print a message, unless quiet, and log it in any case."""
+        log.info("%s", text)
         self.console.print(text, markup=False)
 
     @contextmanager
