@@ -1,8 +1,13 @@
-"""BERTopic finds topics with our embeddings."""
+"""BERTopic finds topics with our embeddings. Without it, a stand-in for its class of backends takes its place.
+
+It is not among the packages of the tests: it brings UMAP, HDBSCAN and plotly. With it, run this file alone."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 import warnings
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,12 +15,35 @@ import pytest
 from banyan import Banyan
 from tests.helpers.corpora import lines
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of its dependencies
-    bertopic = pytest.importorskip("bertopic", reason="bertopic is not installed")
-    from bertopic.backend._utils import select_backend
 
-    from banyan.integrations.bertopic import BanyanBackend
+class BaseEmbedder:
+    """As in bertopic 0.17."""
+
+    def __init__(self, embedding_model=None, word_embedding_model=None):
+        self.embedding_model, self.word_embedding_model = embedding_model, word_embedding_model
+
+    def embed_documents(self, document: list[str], verbose: bool = False) -> np.ndarray:
+        return self.embed(document, verbose)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    package, backend = ModuleType("bertopic"), ModuleType("bertopic.backend")
+    backend.BaseEmbedder = BaseEmbedder  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "bertopic", package)
+    monkeypatch.setitem(sys.modules, "bertopic.backend", backend)
+    monkeypatch.delitem(sys.modules, "banyan.integrations.bertopic", raising=False)
+    yield importlib.import_module("banyan.integrations.bertopic")
+    del sys.modules["banyan.integrations.bertopic"]
+
+
+def test_a_model_is_a_backend(stand_in, model_folder):
+    model = Banyan.from_pretrained(model_folder)
+    for given in (model, model_folder, str(model_folder)):
+        backend = stand_in.BanyanBackend(given)
+        assert isinstance(backend, BaseEmbedder)
+        found = backend.embed_documents(np.array(["the cat", "a dog"], object))
+        np.testing.assert_array_equal(found, model.encode(["the cat", "a dog"], normalize=True))
 
 
 class Halves:
@@ -29,17 +57,20 @@ class Halves:
 
 
 def test_bertopic_takes_a_model(trained_folder):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     from sklearn.cluster import KMeans
 
-    model = Banyan.from_pretrained(trained_folder)
-    backend = BanyanBackend(model)
-    assert select_backend(backend) is backend
-    np.testing.assert_array_equal(backend.embed_documents(["the cat"]), model.encode(["the cat"], normalize=True))
-    documents = lines(60, 4)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # of its dependencies
+        bertopic = pytest.importorskip("bertopic", reason="bertopic is not installed")
+        from bertopic.backend._utils import select_backend
+
+        from banyan.integrations.bertopic import BanyanBackend
+
+        backend = BanyanBackend(trained_folder)
+        assert select_backend(backend) is backend
         clusters = KMeans(3, random_state=0, n_init=1)
         topics = bertopic.BERTopic(embedding_model=backend, umap_model=Halves(), hdbscan_model=clusters)
-        found, _ = topics.fit_transform(documents)
+        found, _ = topics.fit_transform(lines(60, 4))
     assert len(set(found)) == 3
     assert topics.get_topic(0)
