@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from banyan import BanyanError
 from banyan.commands import _parser, main
 from banyan.config import Config
 from tests.helpers.corpora import lines
@@ -262,6 +263,8 @@ def test_names_and_files_that_a_page_tells_of_are_there(page):
             _found(name)
         except ModuleNotFoundError as error:
             pytest.importorskip(str(error.name))
+        except BanyanError as error:
+            assert str(error).endswith("needs bertopic: pip install bertopic")  # not among the packages of the tests
     folders = "benchmarks|docs|experiments|tests|src/banyan"
     for path in set(re.findall(rf"(?<![\w/])((?:{folders})/[\w/-]+\.(?:py|md|svg|png))", text)):
         assert (ROOT / path).exists(), path
