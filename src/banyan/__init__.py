@@ -7,6 +7,7 @@ dedup         near-duplicates of files
 compact       truncated, int8 and binary embeddings
 tree          Tree: what Banyan.parse returns, and its drawings
 explanation   Explanation: what Banyan.explain returns
+contributions what each token contributes to an embedding
 config        Config: every setting of a model and its training, declared once
 errors        BanyanError
 reference     the paper's algorithms and their gradients in plain NumPy

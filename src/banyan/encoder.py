@@ -419,13 +419,13 @@ class Banyan:
 
         The string may hold several trees. The pieces of a word merge from left to right, then words as bracketed. All
         occurrences of a repeated token are kept. Use labels=False for brackets without labels, `((the cat) sat)`."""
-        from banyan.model.brackets import read_brackets
+        from banyan.model.brackets import pieces_per_word, read_brackets
 
         trees = []
         for given in read_brackets(brackets, labels=labels):
             text = " ".join(given.words)
             tokens, spans = self.tokenizer.encode_with_offsets(text)
-            merges = given.expand(_pieces_per_word(given.words, spans))
+            merges = given.expand(pieces_per_word(given.words, spans))
             forest = from_merges(tokens, np.array([0, len(tokens)]), [merges])
             trees.append(self._tree(text, tokens, np.arange(len(tokens)), spans, forest))
         return trees
@@ -482,51 +482,15 @@ class Banyan:
 
     def _contributions(self, text: str) -> tuple[list[str], np.ndarray]:
         """Return the contributions of each leaf and of the bias to the root: names and float64 vectors [n+1, E]."""
-        from banyan.model.functions import per_channel, repeated
-        from banyan.tree import leaf_labels
+        from banyan.contributions import contributions
 
-        (text, tokens, kept, spans, forest), f = self._read(text), self.functions
-        n = len(kept)
-        if n == 0:
-            return ["bias"], np.zeros((1, self.dim))
-        leaves = self.embedding[tokens[kept]].astype(np.float64)
-        parts = {leaf: leaves[[leaf]] for leaf in range(n)}  # node -> contributions of the leaves under it
-        bias = {leaf: np.zeros(self.config.dim) for leaf in range(n)}  # node -> its embedding if all leaves were zero
-        of_left, of_right = (repeated(gate, self.config.dim) for gate in (f.comp_l, f.comp_r))
-        added = per_channel(f.comp_b, self.config.dim)
-        for node, (left, right) in enumerate(forest.children.tolist(), n):
-            parts[node] = np.vstack([of_left(parts.pop(left)), of_right(parts.pop(right))])
-            bias[node] = of_left(bias.pop(left)) + of_right(bias.pop(right)) + added
-        root = 2 * n - 2
-        composed = np.vstack([parts[root], bias[root]])
-        if self._lexical:
-            sketches = np.vstack([self._sketches(tokens, kept), np.zeros(self.config.lexical_dim)])
-            composed = np.hstack([composed, sketches])
-        if self._lexical or self.config.taught_dim:
-            scaled = [_of_length(composed[:, start:end], norm) for start, end, norm in self.config.parts]
-            composed = np.hstack(scaled)
-        pieces = [self.tokenizer.pieces[token] for token in forest.tokens]
-        return [*leaf_labels(text, pieces, spans), "bias"], composed
+        return contributions(self, *self._read(text))
 
     def token_sketches(self) -> np.ndarray:
         """Return the lexical sketch of every token by itself [V, D]."""
         if self._words is None:
             return self.weights["lexical"]
         return self._words.contributions(np.arange(len(self.embedding)), np.arange(len(self.embedding) + 1))
-
-    def _sketches(self, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """Return what each leaf contributes to the sketch of a text, int64 [n, D]. An occurrence that is not a leaf
-        counts as one of the last leaf with the same token."""
-        if self._words is None:
-            return self.weights["lexical"][tokens[kept]]
-        number = {place: leaf for leaf, place in enumerate(kept.tolist())}
-        leaf_of, owners = dict[int, int](), []
-        for place, token in enumerate(tokens.tolist()):
-            leaf_of[token] = number.get(place, leaf_of.get(token, 0))
-            owners.append(leaf_of[token])
-        sketches = np.zeros((len(kept), self.config.lexical_dim), np.int64)
-        np.add.at(sketches, owners, self._words.contributions(tokens))
-        return sketches
 
 
 def _is_embedding(x: Any) -> bool:
@@ -541,18 +505,6 @@ def _all_strings(texts: Iterable[Any]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"texts[{index}] is {type(text).__name__}, not str")
     return texts
-
-
-def _of_length(parts: np.ndarray, length: float) -> np.ndarray:
-    """Scale parts so that their sum has this length, unless it is zero."""
-    return parts * (length / (np.linalg.norm(parts.sum(0)) or 1))
-
-
-def _pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int]:
-    """Return the number of pieces of each word of " ".join(words)."""
-    ends = np.cumsum([len(word) + 1 for word in words])
-    of = np.searchsorted(ends, [max(end - 1, start) for start, end in spans], side="right")
-    return np.bincount(of, minlength=len(words)).tolist()
 
 
 def _under(tokens: np.ndarray, kept: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

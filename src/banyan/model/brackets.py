@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from banyan.errors import BanyanError
 
 
@@ -159,3 +161,10 @@ def _unescape_word(word: str) -> str:
     for escaped, character in _ESCAPES.items():
         word = word.replace(escaped, character)
     return word
+
+
+def pieces_per_word(words: list[str], spans: list[tuple[int, int]]) -> list[int]:
+    """Return the number of pieces of each word of " ".join(words)."""
+    ends = np.cumsum([len(word) + 1 for word in words])
+    of = np.searchsorted(ends, [max(end - 1, start) for start, end in spans], side="right")
+    return np.bincount(of, minlength=len(words)).tolist()
