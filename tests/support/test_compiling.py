@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from banyan.errors import BanyanError
 from banyan.support import compiling
 
 
@@ -41,3 +42,10 @@ def test_long_compilation_is_announced_once(monkeypatch, caplog, kernels, told):
             compiled(announcement, clock, *seconds, module=module)
             clock[0] += 100  # between kernels, nothing is compiled
     assert [record.getMessage() for record in caplog.records] == [compiling.COMPILING] * told
+
+
+@pytest.mark.parametrize("wanted", ["soon", "nan", "-1"])
+def test_a_patience_that_is_no_number_of_seconds_is_one_sentence(monkeypatch, wanted):
+    monkeypatch.setenv("BANYAN_PATIENCE", wanted)
+    with pytest.raises(BanyanError, match=f"BANYAN_PATIENCE must be a number of seconds, or inf, not '{wanted}'"):
+        compiling.Announcement()

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from banyan.errors import BanyanError
 from banyan.support.log import log
 
 
@@ -43,12 +45,20 @@ __all__ = ["njit"]
 COMPILING = "compiling kernels for this machine: once, for up to half a minute"
 
 
+def _patience() -> float:
+    wanted = os.environ.get("BANYAN_PATIENCE") or "1"
+    with suppress(ValueError):
+        if float(wanted) >= 0:
+            return float(wanted)
+    raise BanyanError(f"BANYAN_PATIENCE must be a number of seconds, or inf, not {wanted!r}")
+
+
 class Announcement(event.Listener):
     """Says once, through `logging`, that our kernels are being compiled, if that takes long."""
 
     def __init__(self) -> None:
         self.depth = 0  # a kernel is compiled while another one that calls it is
-        self.patience = float(os.environ.get("BANYAN_PATIENCE") or 1)
+        self.patience = _patience()
         self.seconds = self.began = 0.0
         self.told = False
 
