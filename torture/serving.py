@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import os
@@ -75,7 +76,7 @@ def run(plan: Plan) -> Outcome:
     model = plan.work / "inputs" / "model"
     _load(model, plan, outcome)
     _overload(model, plan, outcome)
-    _largest(_with_classifier(plan.work), outcome)
+    _largest(plan.work, outcome)
     _heads(model, outcome)
     for workers in (1, 2):
         for number in range(50):
@@ -141,29 +142,78 @@ def _overload(model: Path, plan: Plan, outcome: Outcome) -> None:
         outcome.fail(f"overload: {dict(found)} {server.failed[:1]}")
 
 
-def _largest(model: Path, outcome: Outcome) -> None:
-    """The largest body of each route, of several shapes, under a ceiling of memory."""
-    size = 9_900_000
-    values: dict[str, Any] = {
-        "spaces": "a " * (size // 2), "letters": "a" * size, "texts": ["a"] * (size // 5),
-        "tokens": [1] * (size // 3), "lists": [[1]] * (size // 5), "wide": ["the cat sat on the mat " * 200] * 2048,
-        "exotic": "\ufdfa" * (size // 6),
-    }  # fmt: skip
-    with serving(model) as server:
-        paths = ("/v1/embeddings", "/embed", "/similarity", "/rerank", "/tokenize", "/decode", "/parse", "/predict")
-        for path in paths:
-            for kind, value in values.items():
-                body: dict[str, Any] = {"input": value, "inputs": value, "ids": value}
-                if path == "/similarity":
-                    body = {"inputs": {"source_sentence": "a", "sentences": value}}
-                used = {key: body[key] for key in body if len(body) == 1 or (key == "input") == ("/v1" in path)}
-                used = {"ids": value} if path == "/decode" else used
-                used = {"query": "a", "texts": value} if path == "/rerank" else used
-                outcome.count(f"largest body, {path}", _one(server, path, used, kind))
+def _largest(work: Path, outcome: Outcome) -> None:
+    """The largest bodies of every route that takes one, of several shapes, under a ceiling of memory."""
+    model = _with_classifier(work)
+    command = ["index", model, work / "inputs" / "corpus.txt", "-o", work / "index", "--quiet"]
+    subprocess.run([sys.executable, "-m", "banyan", *map(str, command)], check=True)
+    with serving(model, "--index", work / "index") as server:
+        for path, operation in _operations(server):
+            for kind, body in bodies(operation):
+                outcome.count(f"largest body, {path}", _one(server, path, body, kind))
         peak = int(Path(f"/proc/{server.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
         if peak > MEMORY:
             outcome.fail(f"largest bodies: {peak:,} bytes of memory")
         outcome.figures.append(("peak of memory", f"{peak // 1_000_000:,} MB"))
+
+
+def _operations(server: Server) -> list[tuple[str, dict[str, Any]]]:
+    """The routes that take a body, as the server describes them."""
+    with closing(server.connection()) as connection:
+        connection.request("GET", "/openapi.json")
+        paths = json.loads(connection.getresponse().read())["paths"]
+    found = [(path, methods["post"]["requestBody"]) for path, methods in paths.items() if "post" in methods]
+    return [(path, body["content"]["application/json"]) for path, body in found]
+
+
+def bodies(operation: dict[str, Any], size: int = 9_900_000) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The example of a route with large values: in each field that must be there, and in all of them, with every
+    option that can be turned on."""
+    example, schema = operation["example"], operation["schema"]
+    fields = list(_fields(schema))
+    switched = _switched(schema)
+    for kind, value in _values(size).items():
+        for field in fields:
+            yield f"{kind} in {'.'.join(field)}", _replaced(example, [field], value)
+        if len(fields) > 1 or switched:
+            value = _values(size // len(fields))[kind]
+            yield f"{kind} everywhere, {[*switched]}", _replaced(example, fields, value) | switched
+
+
+def _values(size: int) -> dict[str, Any]:
+    """JSON values of about so many bytes. The last ones are as much text as a server takes: the most work."""
+    longest = "the cat " * 4000
+    return {
+        "spaces": "a " * (size // 2), "letters": "a" * size, "texts": ["a"] * (size // 5),
+        "tokens": [1] * (size // 3), "lists": [[1]] * (size // 5), "wide": ["the cat sat on the mat " * 200] * 2048,
+        "exotic": "\ufdfa" * (size // 6), "a long text": longest, "long texts": [longest] * 30,
+        "short texts": ["the cat sat on the mat"] * 2047,
+    }  # fmt: skip
+
+
+def _fields(schema: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
+    """The paths of what a body must have."""
+    if schema.get("type") != "object":
+        yield path
+        return
+    for name in schema.get("required", ()):
+        yield from _fields(schema["properties"][name], *path, name)
+
+
+def _switched(schema: dict[str, Any]) -> dict[str, bool]:
+    """Every option that is true or false, as true."""
+    options = {name: option.get("anyOf", [option]) for name, option in schema.get("properties", {}).items()}
+    return {name: True for name, kinds in options.items() if {"type": "boolean"} in kinds}
+
+
+def _replaced(example: dict[str, Any], fields: list[tuple[str, ...]], value: Any) -> dict[str, Any]:
+    body = copy.deepcopy(example)
+    for *path, last in fields:
+        place = body
+        for name in path:
+            place = place[name]
+        place[last] = value
+    return body
 
 
 def _one(server: Server, path: str, body: Any, kind: str) -> str | None:

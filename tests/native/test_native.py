@@ -182,6 +182,16 @@ def test_a_file_that_differs_from_ours_is_left_to_the_library(change):
         assert Tokenizer.from_json(json.dumps(state))._fast is None
 
 
+def test_words_that_one_character_becomes_are_not_left_to_the_library():
+    tokenizer = Tokenizer.train(lines(100), vocab_size=400)
+    fast = tokenizer._fast
+    assert isinstance(fast, Native)
+    for text in ("\ufdfa" * 1000, "a " * 2040 + "\ufdfa" * 3, "x " + "\ufdfa" * 455 + " end", "\ufdfa" * 228):
+        tokens, counts = fast.encode([text])
+        assert counts.tolist() == [len(tokens)]
+        assert tokens.tolist() == tokenizer._tokenizers.encode(text, add_special_tokens=False).ids
+
+
 @pytest.mark.parametrize("first", [0x4E00, 0x9F90, 0xAC00, 0xD790])
 def test_letters_that_are_loaded_at_once_have_the_entries_that_the_library_gives(first):
     fast = Tokenizer.train([*lines(50), *(chr(code) * 3 for code in range(first, first + 3))], vocab_size=400)._fast

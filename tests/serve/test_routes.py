@@ -16,6 +16,7 @@ from banyan.serve.routes import LABELS, ROUTES
 from banyan.serve.service import Service
 from tests.helpers.asked import KEY, ask
 from tests.helpers.models import tiny_model
+from torture.serving import bodies
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 PATHS = sorted({route.path for route in ROUTES})
@@ -35,6 +36,16 @@ def app() -> App:
 def allowed(path: str) -> list[str]:
     methods = [route.method for route in ROUTES if route.path == path]
     return [*methods, "HEAD"] if "GET" in methods else methods
+
+
+def test_the_campaign_sends_its_largest_bodies_to_every_route_that_takes_text(app):
+    described = json.loads(ask(app, "GET", "/openapi.json")[2])["paths"]
+    for route in ROUTES:
+        if route.method == "POST" and route.path not in ("/reload", "/explore/about"):  # these take no text
+            operation = described[route.path]["post"]["requestBody"]["content"]["application/json"]
+            letters = [body for kind, body in bodies(operation, 50_000) if kind.startswith("letters")]
+            assert letters, route
+            assert all("a" * 20_000 in json.dumps(body) for body in letters), route
 
 
 def test_every_route_of_the_table_is_served(app):

@@ -288,7 +288,19 @@ typedef struct {
     int64_t at;
     int32_t code;
     int64_t before;
+    int64_t part; /* of what `code` becomes, if the window before ended inside */
 } Place;
+
+/* Take what a code point becomes, from a part on. If the window is full and a word ends inside, return what is next;
+   otherwise 0. */
+static inline int64_t take_many(int64_t here, int64_t part, const Characters *characters, Window *window, Reading *reading) {
+    for (int64_t count = here >> COUNT & 31; part < count; part++) {
+        if (reading->size >= WINDOW && reading->state == SPACE)
+            return part;
+        take(characters->expansions[(here & 0xFFFFFFFF) + part], window, reading);
+    }
+    return 0;
+}
 
 /* Normalise and cut until the end, or until there are WINDOW characters and a word ends. */
 static inline __attribute__((always_inline)) bool read_kind(const Text *text, Place *place,
@@ -300,6 +312,7 @@ static inline __attribute__((always_inline)) bool read_kind(const Text *text, Pl
     int32_t code = place->code;
     bool fine = true;
     take(entries[0x20], window, &reading);
+    int64_t part = place->part ? take_many(before, place->part, characters, window, &reading) : 0;
     while (at < text->size && (reading.size < WINDOW || reading.state != SPACE)) {
         if (reading.size > ROOM - 32) { /* no code point becomes 32 characters */
             reading.size = reading.chunks = 0;
@@ -327,8 +340,7 @@ static inline __attribute__((always_inline)) bool read_kind(const Text *text, Pl
             take(here, window, &reading);
         } else {
             fine &= kind == MANY;
-            for (int64_t i = 0; kind == MANY && i < (here >> COUNT & 31); i++)
-                take(characters->expansions[(here & 0xFFFFFFFF) + i], window, &reading);
+            part = kind == MANY ? take_many(here, 0, characters, window, &reading) : 0;
         }
     }
     if (reading.state == SPACE) {
@@ -336,7 +348,7 @@ static inline __attribute__((always_inline)) bool read_kind(const Text *text, Pl
         reading.chunks--;
     }
     window->starts[reading.chunks] = (int32_t)reading.size;
-    *place = (Place){at, code, before};
+    *place = (Place){at, code, before, part};
     *chunks = reading.chunks;
     return fine;
 }
@@ -381,10 +393,10 @@ static void fetch_words(const Pieces *pieces, const Window *window, int64_t chun
 
 int64_t split_text(const Text *text, const Pieces *pieces, const Characters *characters, Window *window,
                    uint8_t *missing) {
-    Place place = {0, 0x20, characters->entries[0x20]};
+    Place place = {0, 0x20, characters->entries[0x20], 0};
     int64_t first = window->n_tokens;
     bool fine = true;
-    while (place.at < text->size) {
+    while (place.at < text->size || place.part) {
         int64_t chunks;
         fine &= read_window(text, &place, characters, window, missing, &chunks);
         if (fine)
