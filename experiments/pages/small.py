@@ -36,6 +36,7 @@ def _halves(runs: list[Run]) -> str:
             run["settings"]["functions"],
             run["settings"]["halves"],
             run["seed"],
+            run["training"]["sentences"] // run["settings"]["epochs"],
             run["training"]["steps"],
             f"{run['training']['train_loss']:.3f}",
             *_values(run, "raw"),
@@ -47,7 +48,7 @@ def _halves(runs: list[Run]) -> str:
         "Halves by age",
         "In plain trees, the first half of a decomposition goes to the left child (side), to the older one (age, as in "
         f"the authors' Self-StrAE) or to either by chance (random, a control). {_setting(plain[0])} {_COMMAND}",
-        table(["functions", "halves", "seed", "steps", "training loss", *SETS], rows),
+        table(["functions", "halves", "seed", "sentences", "steps", "training loss", *SETS], rows),
         _by_age_minus_by_side(plain),
         "Neighbours with equal keys merge first, because they score exactly 1, even where dropout gives their "
         "occurrences different masks; in the authors' program they then score less. We keep the rule: it is the same "
@@ -72,8 +73,8 @@ def _by_age_minus_by_side(runs: list[Run]) -> str:
 def _setting(run: Run) -> str:
     settings = run["settings"]
     return (
-        f"Contrastive, {settings['dim']} dimensions, vocabulary {settings['vocab_size']:,}, the first sentences of the "
-        f"corpus ({run['amount']}) in batches of {settings['batch_size']}, lr {settings['lr']:g}, one thread."
+        f"Contrastive, {settings['dim']} dimensions, vocabulary {settings['vocab_size']:,}, the first sentences of "
+        f"the corpus in batches of {settings['batch_size']}, learning rate {settings['lr']:g}, one thread."
     )
 
 

@@ -98,7 +98,7 @@ def _place(experiment: Experiment, options: argparse.Namespace) -> Path:
 
 def _found(experiment: Experiment, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """The record of a run with its present settings, if there is one."""
-    return _finished(store.find(_place(experiment, options), experiment.name, seed), experiment.recorded(seed))
+    return finished(store.find(_place(experiment, options), experiment.name, seed), experiment.recorded(seed))
 
 
 def dry_run(todo: list[tuple[Experiment, int]], options: argparse.Namespace) -> int:
@@ -221,7 +221,7 @@ class Reproduction:
         return {name: array for name, array in arrays_of(path).items() if name != "config"}
 
 
-def _finished(found: dict[str, Any] | None, recorded: dict[str, Any]) -> dict[str, Any] | None:
+def finished(found: dict[str, Any] | None, recorded: dict[str, Any]) -> dict[str, Any] | None:
     """The record, if it has the same settings. Settings that are newer than the record have their default."""
     if found is None:
         return None

@@ -32,6 +32,7 @@ from experiments.records import store
 from experiments.records.store import SMALL
 from experiments.training.amounts import SPACED
 from experiments.training.prepared import prepared
+from experiments.training.reproduce import finished
 from experiments.training.runs import Experiment
 from experiments.training.spacing import spaced
 from experiments.training.trained import trained
@@ -63,7 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     place = options.results / SMALL
     todo = [(run, seed) for seed in options.seeds for run in RUNS if not options.names or run.name in options.names]
     for experiment, seed in todo:
-        if store.find(place, experiment.name, seed):
+        if finished(store.find(place, experiment.name, seed), experiment.recorded(seed)):
+            print(f"{experiment.name}-{seed}: already recorded")
             continue
         record = measured(experiment, seed, options)
         store.put(place, record)

@@ -464,10 +464,9 @@ def test_a_step_whose_hashes_collide_is_done_again_with_others(store, monkeypatc
     honest = entangling.structure
     salts = []
 
-    def poor(batch, embedding, functions, noise, plain, salt, structure):
+    def poor(batch, embedding, functions, noise, plain, salt, **kind):
         salts.append(salt)
-        bits = 64 if salt else 3
-        return honest(batch, embedding, functions, noise, plain, salt, hash_bits=bits, structure=structure)
+        return honest(batch, embedding, functions, noise, plain, salt, hash_bits=64 if salt else 3, **kind)
 
     monkeypatch.setattr(entangling, "structure", poor)
     losses, _, nodes = gpu_steps(store, clip_grad_norm=0.1)[1].run(window)
@@ -501,7 +500,7 @@ def test_the_structure_of_a_batch_is_exact_whatever_the_hashes(store, monkeypatc
     monkeypatch.setattr(
         entangling,
         "structure",
-        lambda *given, structure: honest(*given, hash_bits=64 if given[5] > 1 else 2, structure=structure),
+        lambda *given, **kind: honest(*given, hash_bits=64 if given[5] > 1 else 2, **kind),
     )
     model = small_model("triton")
     batch = store.batch(np.arange(8))
