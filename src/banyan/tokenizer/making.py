@@ -37,7 +37,6 @@ def train_on(
     vocab_factor: float,
     lowercase: bool,
     zero_digits: bool,
-    show_progress: bool,
 ) -> tokenizers.Tokenizer:
     """Train the tokenizer that Tokenizer.train wraps."""
     if kind not in ("bpe", "unigram"):
@@ -52,7 +51,7 @@ def train_on(
     alphabet = _alphabet(counts, size)
     counts = _known(counts, alphabet)
     make = _train_bpe if kind == "bpe" else _train_unigram
-    return assemble(make(counts, alphabet, size, show_progress), lowercase, zero_digits)
+    return assemble(make(counts, alphabet, size), lowercase, zero_digits)
 
 
 def suitable_vocab_size(words: int) -> int:
@@ -132,9 +131,7 @@ def _known(counts: dict[str, int], alphabet: set[str]) -> dict[str, int]:
     return dict(sorted(known.items()))
 
 
-def _merges(
-    counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool
-) -> tuple[list[str], list[tuple[str, str]]]:
+def _merges(counts: dict[str, int], alphabet: set[str], size: int) -> tuple[list[str], list[tuple[str, str]]]:
     """Return at most `size` BPE pieces, the alphabet first, and the merges.
 
     The trainer of `tokenizers` takes texts, not counts, so each chunk is repeated as often as it occurs. With a given
@@ -148,7 +145,7 @@ def _merges(
         limit_alphabet=len(alphabet),
         min_frequency=2,
         special_tokens=[],
-        show_progress=show_progress,
+        show_progress=False,  # its bars count to 0
     )
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
@@ -158,18 +155,18 @@ def _merges(
     return sorted(model["vocab"], key=model["vocab"].get), [pair_of(merge) for merge in model["merges"]]
 
 
-def _train_bpe(counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool) -> models.BPE:
-    pieces, merges = _merges(counts, alphabet, size - len(BYTES), show_progress)
+def _train_bpe(counts: dict[str, int], alphabet: set[str], size: int) -> models.BPE:
+    pieces, merges = _merges(counts, alphabet, size - len(BYTES))
     vocabulary = {piece: id for id, piece in enumerate(BYTES + pieces)}
     return models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True)
 
 
-def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int, show_progress: bool) -> models.Unigram:
+def _train_unigram(counts: dict[str, int], alphabet: set[str], size: int) -> models.Unigram:
     """Start with three times as many pieces from BPE, and prune the least useful quarter at a time."""
     from banyan.tokenizer.unigram import Unigram
 
     size -= len(BYTES)
-    seeds, _ = _merges(counts, alphabet, 3 * size, show_progress)
+    seeds, _ = _merges(counts, alphabet, 3 * size)
     model = Unigram(seeds, counts)
     while len(model.pieces) > size:
         model.prune(max(size, len(model.pieces) * 3 // 4))

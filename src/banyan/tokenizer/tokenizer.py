@@ -61,7 +61,6 @@ class Tokenizer:
         vocab_factor: float = 1.0,
         lowercase: bool = True,
         zero_digits: bool = True,
-        show_progress: bool = False,
     ) -> Tokenizer:
         """Train a tokenizer on texts. The same texts give the same file.
 
@@ -70,8 +69,7 @@ class Tokenizer:
         """
         from banyan.tokenizer.making import train_on
 
-        made = train_on(texts, kind, vocab_size, vocab_factor, lowercase, zero_digits, show_progress)
-        return cls(made)
+        return cls(train_on(texts, kind, vocab_size, vocab_factor, lowercase, zero_digits))
 
     @classmethod
     def from_file(cls, path: str | Path, *, lowercase: bool = False, zero_digits: bool = False) -> Tokenizer:

@@ -346,15 +346,15 @@ def _given_tokenizer(given: Given, config: Config) -> Tokenizer | None:
 
 def _made_tokenizer(corpus: Corpus, config: Config, display: Display) -> Tokenizer:
     display.note(f"making a {config.subword_model} vocabulary of the corpus")
-    return Tokenizer.train(
-        corpus,
-        kind=config.subword_model,
-        vocab_size=config.vocab_size,
-        vocab_factor=config.vocab_factor,
-        lowercase=config.lowercase,
-        zero_digits=config.zero_digits,
-        show_progress=display.live,
-    )
+    with display.bar("making the vocabulary", None):
+        return Tokenizer.train(
+            corpus,
+            kind=config.subword_model,
+            vocab_size=config.vocab_size,
+            vocab_factor=config.vocab_factor,
+            lowercase=config.lowercase,
+            zero_digits=config.zero_digits,
+        )
 
 
 def _store(folder: Path, corpus: Text, tokenizer: Tokenizer, config: Config, display: Display) -> Store:
