@@ -91,6 +91,12 @@ def test_pairs_are_read_with_and_without_header_and_errors_name_the_line(tmp_pat
     assert read_pairs(tmp_path / "a.csv")[:2] == (["one, two", "c"], ["b", "d"])
     (tmp_path / "b.txt").write_text('say "hi\tb\t1\nc\td\t2\n')
     assert read_pairs(tmp_path / "b.txt").first == ['say "hi', "c"]
+    (tmp_path / "d.tsv").write_text("id\tgenre\tscore\tSentence 1\tsentence_2\n7\tnews\t2.5\ta\tb\n8\tnews\t3\tc\td\n")
+    assert read_pairs(tmp_path / "d.tsv")[:2] == (["a", "c"], ["b", "d"])
+    assert read_pairs(tmp_path / "d.tsv").score.tolist() == [2.5, 3]
+    (tmp_path / "e.tsv").write_text("1\ta\tb\t2\n2\tc\td\t3\n")
+    with pytest.raises(BanyanError, match=r"e\.tsv, line 2: .*a first line of sentence1, sentence2 and score"):
+        read_pairs(tmp_path / "e.tsv")
     (tmp_path / "c.tsv").write_text("a\tb\t1\nc\td\tmuch\n")
     with pytest.raises(BanyanError, match=r"c\.tsv, line 2: expected two texts and a finite number"):
         read_pairs(tmp_path / "c.tsv")

@@ -203,6 +203,15 @@ def test_a_condition_that_makes_no_sense_is_one_sentence(collection, books):
             collection.search("the", where=where)
 
 
+def test_text_and_tables_go_into_one_index(collection, books, corpus):
+    assert collection.add(corpus, books, column="title").added == len(corpus.read_text().splitlines()) + 4
+    sources = {row["source"] for row in collection.rows()}
+    assert sources == {str(corpus.resolve()), str(books.resolve())}
+    assert {hit.columns["year"] for hit in collection.search("the", where="year > 1900")} == {1990, 2001}
+    with pytest.raises(BanyanError, match="is a text file and has no column 'title'"):
+        collection.add(corpus, column="title")
+
+
 def test_chosen_columns_only_and_types_as_said(collection, books):
     collection.add(books, column="title", keep=["year:string"])
     assert collection.search("the cat", 1, where="year = '1990'")[0].columns == {"year": "1990"}

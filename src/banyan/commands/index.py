@@ -13,7 +13,7 @@ DESCRIPTION = "Adds files that are not in the index yet. After an interruption, 
 EXAMPLES = (
     "banyan index model/ texts/ -o index/",
     "banyan index model/ books.csv --column title --keep year:int author -o index/",
-    "banyan index model/ books.csv --column title -o index/ --update",
+    "banyan index model/ notes/ books.csv --column title -o index/ --update",
     'banyan index -o index/ --delete "year = 1900"',
 )
 

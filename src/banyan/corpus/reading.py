@@ -36,6 +36,10 @@ _SAMPLED_FILES, _SAMPLED_LINES = 5, 1000  # the sample that layout="auto" examin
 T = TypeVar("T")
 
 
+def no_column(path: Path, column: str) -> BanyanError:
+    return BanyanError(f"{path} is a text file and has no column {column!r}: leave the column out")
+
+
 class Corpus:
     """The sentences of one or more sources. A corpus can be iterated any number of times.
 
@@ -46,6 +50,7 @@ class Corpus:
 
     layout: one of LAYOUTS, or "auto" to decide by looking at the text.
     paragraphs: keep paragraphs, unless the layout is "lines". Otherwise sentences count as unrelated.
+    beside_tables: the column may be that of another corpus, so text files alone are no error.
     """
 
     report: Report  # of the latest complete iteration
@@ -63,6 +68,7 @@ class Corpus:
         layout: str = "auto",
         spool: Path | None = None,
         paragraphs: bool = False,
+        beside_tables: bool = False,
     ) -> None:
         if layout not in ("auto", *LAYOUTS):
             raise BanyanError(f"layout must be one of auto, {', '.join(LAYOUTS)}, not {layout!r}")
@@ -77,7 +83,7 @@ class Corpus:
         self.bytes_total = sum(source.size for source in self._sources)
         self.bytes_read = 0
         self.report = Report()
-        self._check(column)
+        self._check(None if beside_tables else column)
         self.layout, self.layout_reason = self._settle(layout)
         self.paragraphs = paragraphs and self.layout != "lines"
 
@@ -185,7 +191,7 @@ class Corpus:
             empty = f"{self._sources[0].name} is" if count == 1 else f"all {count} files are"
             raise BanyanError(f"there is no text to read: {empty} empty")
         if column is not None and all(source.kind == "text" for source in self._sources):
-            raise BanyanError(f"{self.paths[0]} is a text file and has no column {column!r}: leave the column out")
+            raise no_column(self.paths[0], column)
 
     def _settle(self, layout: str) -> tuple[str, str]:
         if layout != "auto":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from banyan.corpus.reading import Corpus
+from banyan.corpus.reading import Corpus, no_column
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.corpus.sources import File
 from banyan.corpus.tables import csv_rows, json_rows, open_parquet
@@ -58,18 +58,21 @@ class RowSource:
 
 
 def row_sources(names: Sequence[str], column: str | None, spool: Path) -> list[RowSource]:
-    """Return one source for each file or data set that the names stand for."""
-    found = []
+    """Return one source for each file or data set that the names stand for. The column is that of the tables."""
+    found: list[RowSource] = []
     for name in names:
-        corpus = Corpus(name, column=column, layout="lines", spool=spool)
+        corpus = Corpus(name, column=column, layout="lines", spool=spool, beside_tables=True)
         if not corpus.paths:
             found.append(RowSource(name, corpus, column))
         for path in corpus.paths:
             copied = path.parent == spool
             known_as = path.name if copied else str(path.resolve())
-            found.append(RowSource(known_as, Corpus(path, column=column, layout="lines"), column))
+            alone = Corpus(path, column=column, layout="lines", beside_tables=True)
+            found.append(RowSource(known_as, alone, column))
             if copied:  # a copy is named after its content, so the name identifies it
                 found[-1].copy, found[-1].marks = path, [path.name]
+    if column is not None and all(source.kind == "text" for source in found):
+        raise no_column(Path(found[0].name), column)
     return found
 
 

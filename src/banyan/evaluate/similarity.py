@@ -12,6 +12,7 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.evaluate.outcome import Outcome
+from banyan.tuning.layout import PAIRS, SCORES
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> [n, E]
 
@@ -38,28 +39,43 @@ class Pairs(NamedTuple):
 
 
 def read_pairs(path: str | Path) -> Pairs:
-    """Read two texts and a score per line, from the first three columns.
+    """Read two texts and a score per line, from the columns that the first line names (sentence1, sentence2, score and
+    the other names of banyan.tuning.layout), or else from the first three columns. Other columns are ignored.
 
     A .csv file is comma-separated, any other is tab-separated. A first line whose third column is not a number is a
     header."""
     path = Path(path)
     dialect = csv.excel if path.suffix == ".csv" else Tabs
     pairs: list[tuple[str, str, float]] = []
+    places: tuple[int, int, int] | None = None
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, dialect)
             for row in reader:
-                if len(row) >= 3 and _is_number(row[2]):
-                    pairs.append((row[0], row[1], float(row[2])))
+                if places is None and (places := _named(row)):
+                    continue
+                first, second, score = places = places or (0, 1, 2)
+                if len(row) > max(places) and _is_number(row[score]):
+                    pairs.append((row[first], row[second], float(row[score])))
                 elif row and reader.line_num > 1:
-                    wanted = "two texts and a finite number in the first three columns"
-                    raise BanyanError(f"{path}, line {reader.line_num}: expected {wanted}, found {len(row)} columns")
+                    which = "the first three columns" if places == (0, 1, 2) else "the columns that line 1 names"
+                    wanted = f"two texts and a finite number in {which}, found {len(row)} columns"
+                    hint = "; a first line of sentence1, sentence2 and score among others says which columns to read"
+                    raise BanyanError(f"{path}, line {reader.line_num}: expected {wanted}{hint}")
     except (OSError, UnicodeError, csv.Error) as error:
         raise BanyanError(f"cannot read pairs from {path}: {error}") from None
     if len(pairs) < 2:
         raise BanyanError(f"{path} has {len(pairs)} pairs; a correlation needs at least two")
-    first, second, score = zip(*pairs, strict=True)
-    return Pairs(list(first), list(second), np.array(score))
+    firsts, seconds, scores = zip(*pairs, strict=True)
+    return Pairs(list(firsts), list(seconds), np.array(scores))
+
+
+def _named(row: list[str]) -> tuple[int, int, int] | None:
+    """The places of two texts and their score in a line that names them; None for any other line."""
+    names = ["".join(character for character in name.lower() if character.isalnum()) for name in row]
+    texts = next((pair for pair in PAIRS if set(pair) <= set(names)), None)
+    score = next((name for name in SCORES if name in names), None)
+    return (names.index(texts[0]), names.index(texts[1]), names.index(score)) if texts and score else None
 
 
 class Tabs(csv.excel_tab):
