@@ -26,7 +26,7 @@ from tests.helpers.models import SAVED
 
 COMMANDS = ["train", "tune", "classify", "encode", "tree", "similar", "explain", "eval", "info", "demo"]
 COMMANDS += ["index", "search", "cluster", "map", "explore", "serve", "export", "push", "baseline", "check", "warmup"]
-COMMANDS += ["dedup", "completion"]
+COMMANDS += ["dedup", "completion", "pull"]
 
 
 @pytest.fixture

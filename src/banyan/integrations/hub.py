@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError, first_line
+from banyan.integrations import opening
 from banyan.support import files
+from banyan.support.checksums import SUMS
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ def fetch(name: str, revision: str | None = None, token: str | None = None) -> P
 
     with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
-    with _in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
-        wanted = [SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, CARD, *CLASSIFIER]
+    with in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
+        wanted = [SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, SUMS, CARD, *opening.FILES, *CLASSIFIER]
         return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
 
 
@@ -55,7 +57,7 @@ def push(
     with needs("Pushing to the Hugging Face Hub", "hub"):
         from huggingface_hub import HfApi
     api = HfApi(token=token, library_name="banyan-embed")
-    with tempfile.TemporaryDirectory() as folder, _in_a_sentence(f"cannot push to {name!r} on the Hub"):
+    with tempfile.TemporaryDirectory() as folder, in_a_sentence(f"cannot push to {name!r} on the Hub"):
         model.save_pretrained(folder)
         for path in [model.folder / name for name in CLASSIFIER] if model.folder else []:
             if path.exists():
@@ -84,7 +86,7 @@ def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, 
 
 
 @contextmanager
-def _in_a_sentence(what: str) -> Iterator[None]:
+def in_a_sentence(what: str) -> Iterator[None]:
     """Turn an error of the Hub or the network into a BanyanError."""
     from huggingface_hub import errors
 

@@ -1,0 +1,38 @@
+"""A model of the Hub becomes a folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from banyan import Banyan, BanyanError
+from banyan.checking import check
+from banyan.integrations import hub, pulling
+from banyan.integrations.pulling import LANGUAGES, OWNER, full_name, pull
+
+
+@pytest.fixture
+def pushed(tmp_path, monkeypatch, model):
+    """Our model "en", as the Hub's cache holds it. tests/integrations/test_hub.py asks a Hub."""
+    model.save_pretrained(tmp_path / "cache")
+    (tmp_path / "cache/README.md").write_text("license: cc-by-sa-4.0\n")
+    found = {f"{OWNER}/en": tmp_path / "cache"}
+    monkeypatch.setattr(hub, "fetch", lambda name, revision, token: found[name])
+
+
+def test_a_model_is_pulled_by_its_short_name_into_a_folder_that_is_whole(pushed, tmp_path, model, banyan, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, told = banyan("pull", "en", "-o", tmp_path / "english")
+    assert (code, told.splitlines()[-1]) == (0, f"wrote {tmp_path / 'english'}")
+    assert Banyan.from_pretrained(tmp_path / "english").fingerprint() == model.fingerprint()
+    assert check(tmp_path / "english").problems == []
+    assert "license: cc-by-sa-4.0" in (tmp_path / "english/README.md").read_text()
+    assert pull(f"{OWNER}/en").name == "en"
+    with pytest.raises(BanyanError, match="en exists already: name a new folder with -o"):
+        pull("en")
+
+
+def test_names_that_cannot_be_are_told():
+    assert [full_name(name) for name in ("en", "a/b")] == [f"{OWNER}/en", "a/b"]
+    with pytest.raises(BanyanError, match=r"there is no model 'klingon': use OWNER/MODEL, or one of our own.*: en, la"):
+        full_name("klingon")
+    assert set(pulling.LANGUAGES) == set(LANGUAGES)
