@@ -92,8 +92,8 @@ def _halves(material: Material) -> str:
     return (
         f"{told} **{listed([f'`{run}`' for run in by_side])} above gave the first half to the left child; they are to "
         "be run again on a GPU by age.** With equal weights and no dropout, this was the only difference from that "
-        "program. By side, the right half can learn the final punctuation, and small runs on development sets are far "
-        "below the same runs by age ([docs/experiments.md](docs/experiments.md#halves-by-age))."
+        "program. By side, the right half can learn the final punctuation: small runs with linear functions are far "
+        "below the same runs by age or at random ([docs/experiments.md](docs/experiments.md#halves-by-age))."
     )
 
 

@@ -86,25 +86,26 @@ def _spaced(runs: list[Run]) -> str:
     chosen = [run for run in runs if run["name"].removesuffix(SPACED) in pairs]
     if not chosen:
         return ""
-    chosen.sort(key=lambda run: (run["settings"]["preset"], run["seed"], run["amount"]))
+    chosen.sort(key=lambda run: (run["settings"]["preset"], run["training"]["steps"], run["seed"], run["amount"]))
     rows = [
         [
             f"`{run['settings']['preset']}`",
             "spaced" if run["amount"].endswith(SPACED) else "raw",
             run["seed"],
+            run["training"]["sentences"] // run["settings"]["epochs"],
+            run["training"]["steps"],
             *_values(run, "raw"),
             *_values(run, "spaced"),
         ]
         for run in chosen
     ]
-    columns = ["preset", "trained on", "seed", *(f"{name}, {form}" for form in ("raw", "spaced") for name in SETS)]
-    steps = {run["settings"]["preset"]: run["training"]["steps"] for run in chosen}
-    told = ", ".join(f"`{preset}` {count:,} steps" for preset, count in sorted(steps.items()))
+    columns = ["preset", "trained on", "seed", "sentences", "steps"]
+    columns += [f"{name}, {form}" for form in ("raw", "spaced") for name in SETS]
     return section(
         "Spaced punctuation",
         "The authors' training text, and most sentences of STS-12 to STS-16, are spaced as in the Penn Treebank: "
         "punctuation stands apart from words (`experiments/training/spacing.py`). Each model below is evaluated on the "
-        f"development sets as they are (raw) and in that form (spaced): {told}. {_COMMAND}",
+        f"development sets as they are (raw) and in that form (spaced). {_COMMAND}",
         table(columns, rows),
     )
 

@@ -13,7 +13,7 @@ from experiments.translations.split import corpus_text
 THIRD = "third"
 MILLIONS = {"0.3M": 0.3, "1M": 1.0, "3M": 3.0}  # words from the start of the English corpus, which is shuffled
 BOTH = "20M"  # both English corpora, without duplicates, as single sentences
-THOUSANDS = {"40k": 40_000, "160k": 160_000}  # sentences from its start
+THOUSANDS = {"20k": 20_000, "40k": 40_000, "160k": 160_000}  # sentences from its start
 WHOLE = "whole"  # all sentences: for the name of their spaced form
 SPACED = "-spaced"  # ends the name of an amount whose punctuation is set apart from words
 

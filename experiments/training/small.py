@@ -53,7 +53,9 @@ _HALVES = SETTINGS["halves"].choices
 RUNS = [
     *(_run(f"linear-{halves}", "self-strae", {**_LINEAR, "halves": halves}) for halves in _HALVES),
     _run(f"linear-age{SPACED}", "self-strae", _LINEAR, f"40k{SPACED}"),
-    *(_run(f"diagonal-{halves}", "self-strae", {**_DIAGONAL, "halves": halves}) for halves in _HALVES),
+    *(_run(f"diagonal-{halves}", "self-strae", {**_DIAGONAL, "halves": halves}, "20k") for halves in _HALVES),
+    _run("paper-40k", "paper", _PAPER),
+    _run(f"paper-40k{SPACED}", "paper", _PAPER, f"40k{SPACED}"),
     _run("paper", "paper", _PAPER, "160k"),
     _run(f"paper{SPACED}", "paper", _PAPER, f"160k{SPACED}"),
 ]
