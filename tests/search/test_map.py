@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
-import subprocess
 import zlib
 
 import numpy as np
 import pytest
 
-from tests.helpers.places import HELPERS
+from tests.helpers.browser import chromium, opened, until
 
 pytest.importorskip("lancedb")
 pytest.importorskip("sklearn")
@@ -112,6 +110,7 @@ def test_the_map_is_one_file_that_loads_nothing(index):
     assert len(data["x"]) == len(data["y"]) == len(data["text"]) == len(data["cluster"]) == len(index.rows)
     assert min(data["x"] + data["y"]) == 0
     assert max(data["x"] + data["y"]) == 65_535
+    assert data["columns"].keys() == {"source"}
     assert sum(cluster["size"] for cluster in data["clusters"]) == len(index.rows)
 
 
@@ -137,18 +136,44 @@ def test_similar_texts_lie_close_together(index):
     assert apart > 2 * spread
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="the page's script is run by node, which is not here")
-def test_the_page_finds_points_and_searches(index, tmp_path):
+def test_words_of_grammar_name_no_cluster_in_any_script():
+    rng = np.random.default_rng(0)
+    topics = {"film music": "the of are", "war army": "the of are", "فيلم موسيقى": "في من على", "حرب جيش": "في من على"}
+    texts = {}
+    for number, (topic, grammar) in enumerate(topics.items(), 1):
+        words = topic.split() + grammar.split() * 2
+        texts[number] = [" ".join([*rng.permutation(words)[:5], f"x{i}", topic.split()[0]]) for i in range(40)]
+    for number, (topic, grammar) in enumerate(topics.items(), 1):
+        said = [phrase.split() for phrase in typical_phrases(texts)[number]]
+        assert said[0][0] in topic
+        assert not {phrase[0] for phrase in said} & set(grammar.split())
+
+
+def test_the_file_finds_colours_and_lassos(index, tmp_path):
     (tmp_path / "map.html").write_text(drawn(index), encoding="utf-8")
-    program = HELPERS / "map_page.js"
-    done = subprocess.run(["node", program, tmp_path / "map.html"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["all"] == "124 texts, 3 clusters"
-    assert told["galaxy"] == "40 of 124 texts"
-    assert told["results"] == 40
-    assert told["tip"] == told["pointed"]
-    assert told["arcs"] >= 124
+    with chromium() as browser, opened(browser) as page:
+        page.goto((tmp_path / "map.html").as_uri())
+        assert page.locator("p[role=status].faint").inner_text() == "124 texts, 3 clusters"
+        assert int(page.locator("canvas").get_attribute("data-labels")) >= 1
+        page.get_by_label("Find").fill("Galaxy star")
+        until(page, "document.querySelectorAll('.side ol > li').length === 40")
+        assert "40 of 124 texts" in page.locator(".side").inner_text()
+        page.get_by_role("button", name="Show all").click()
+        page.locator(".legend button").first.click()
+        until(page, "document.querySelectorAll('.side ol > li').length > 0")
+        page.get_by_role("button", name="Show all").click()
+        page.get_by_label("Colour by").select_option("source")
+        until(page, "document.querySelectorAll('.legend li').length === 1")
+        page.get_by_role("button", name="Lasso").click()
+        box = page.locator("canvas").bounding_box()
+        corners = [(3, 3), (box["width"] - 3, 3), (box["width"] - 3, box["height"] - 3), (3, box["height"] - 3)]
+        page.mouse.move(box["x"] + 3, box["y"] + 3)
+        page.mouse.down()
+        for x, y in corners:
+            page.mouse.move(box["x"] + x, box["y"] + y)
+        page.mouse.up()
+        until(page, "document.querySelectorAll('.side ol > li').length === 124")
+        assert page.evaluate("document.querySelectorAll('.side script').length") == 0
 
 
 # --- The commands ----------------------------------------------------------------------------------------------------
@@ -184,6 +209,18 @@ def test_umap_places_every_row_the_same_way_and_keeps_neighbours():
     assert (places.shape, places.min(), places.max()) == ((240, 2), 0, 65_535)
     np.testing.assert_array_equal(places, laid_out(vectors, "umap"))
     far = np.linalg.norm(places[:, None] - places, axis=-1) + 1e9 * np.eye(240)
+    assert (topic[far.argsort(1)[:, :5]] == topic[:, None]).mean() > 0.99
+
+
+def test_of_many_points_a_sample_is_placed_and_the_others_beside_it(monkeypatch):
+    from banyan.search import maps
+
+    monkeypatch.setattr(maps, "LAID_OUT", 120)
+    rng = np.random.default_rng(0)
+    topic = np.arange(400) % 4
+    vectors = (3 * np.eye(4, 20)[topic] + rng.normal(scale=0.3, size=(400, 20))).astype(np.float32)
+    places = maps.laid_out(vectors, "umap")
+    far = np.linalg.norm(places[:, None] - places, axis=-1) + 1e9 * np.eye(400)
     assert (topic[far.argsort(1)[:, :5]] == topic[:, None]).mean() > 0.99
 
 

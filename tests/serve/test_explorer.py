@@ -183,6 +183,26 @@ def test_hits_are_chosen_for_the_graph(page, server):
     assert page.get_by_label("Sentences, one per line").input_value().split("\n") == texts
 
 
+# --- Map -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_map_is_searched_coloured_and_shared(page, server):
+    page.goto(f"{server.address}/#map")
+    page.wait_for_selector("canvas")
+    until(page, "document.querySelector('.side').innerText.includes('40 texts')")
+    page.get_by_label("Find").fill("green tree")
+    until(page, "document.querySelectorAll('.side ol > li').length > 0")
+    until(page, "location.hash === '#map?q=green+tree'")
+    assert "green" in page.locator(".side ol > li").first.inner_text()
+    page.get_by_label("Colour by").select_option("kind")
+    until(page, "[...document.querySelectorAll('.legend bdi')].map(one => one.textContent).join() === \"a,b'c\"")
+    page.locator(".side ol > li button").first.click()
+    page.locator(".tip").wait_for()
+    page.go_back()
+    until(page, "location.hash === '#map?q=green+tree' && document.querySelectorAll('.legend li').length > 2")
+    page.locator("canvas").press("+")
+
+
 # --- The page --------------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +216,7 @@ def test_the_page_asks_for_a_key(browser, model_folder, tmp_path):
         assert page.locator("nav a").all_inner_texts()[0] != "Search"  # there is no index
 
 
-VIEWS = ("search?q=cat", "compare", "tree", "graph")
+VIEWS = ("search?q=cat", "compare", "tree", "graph", "map")
 NAMELESS = """[...document.querySelectorAll('input, select, textarea, button, [role=button]')].filter(one =>
     !one.labels?.length && !one.getAttribute('aria-label') && !one.textContent.trim()).map(one => one.outerHTML)"""
 

@@ -283,7 +283,7 @@ def test_answers_are_not_sniffed_and_the_page_allows_only_its_own_script(model):
 
 
 def test_the_policy_of_a_map_names_its_script():
-    from banyan.search.map_page import map_page
+    from banyan.explorer import map_page
     from banyan.support.pages import policy
 
     page = map_page("title", {"x": []})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ pytest.importorskip("lancedb")
 from banyan import Banyan, BanyanError
 from banyan.search import phrases
 from banyan.search.searching import Searcher, searcher_of
+from banyan.serve import explore_map
 from banyan.serve.app import App
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
@@ -230,3 +232,52 @@ def test_the_policy_of_the_page_allows_only_its_own_script(app):
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
     assert not re.search(rb"(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\(|innerHTML|insertAdjacent|eval\(", body)
+
+
+def laid_out(app: App) -> dict[str, Any]:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        _, answer = posted(app, "/explore/map")
+        if answer["ready"]:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError("the map was not laid out")
+
+
+def test_points_of_the_map_have_texts_and_values_and_are_found(app, searcher):
+    points = laid_out(app)
+    assert len(points["x"]) == len(points["y"]) == len(points["cluster"]) == points["rows"] == 40
+    _, values = posted(app, "/explore/values", column="year")
+    assert sorted(values) == list(range(1900, 1940))
+    _, places = posted(app, "/explore/find", query="green tree", by="words")
+    _, texts = posted(app, "/explore/texts", points=places)
+    expected = searcher.rank("green tree", 1000, mode="words")
+    assert [text["place"] for text in texts] == [f"rows.jsonl:{hit.row}" for hit in expected]
+    assert [values[place] for place in places] == [hit.columns["year"] for hit in expected]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("texts", {"points": []}),
+        ("texts", {"points": [40]}),
+        ("texts", {"points": [-1]}),
+        ("texts", {"points": ["a"]}),
+        ("texts", {"points": [0] * 201}),
+        ("values", {"column": "vector"}),
+        ("values", {}),
+        ("find", {"query": 3}),
+    ],
+)
+def test_what_is_not_on_the_map_is_refused(app, path, body):
+    laid_out(app)
+    assert posted(app, f"/explore/{path}", **body)[0] == 422
+
+
+def test_a_map_that_cannot_be_laid_out_says_so(model, searcher, monkeypatch):
+    monkeypatch.setattr(explore_map, "drawn_map", lambda *_, **__: 1 / 0)
+    app = application(model, searcher)
+    posted(app, "/explore/map")
+    time.sleep(0.2)
+    status, answer = posted(app, "/explore/map")
+    assert (status, answer["error"]) == (422, "there is no map: division by zero")

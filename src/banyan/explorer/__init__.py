@@ -5,11 +5,12 @@ one scope:
 
     page.html    the explorer                 map.html      a map in one file
     style.css    the style of both
-    base.js      elements, requests to the server, the state in the address
+    base.js      elements and text            server.js     requests to the server, the state in the address
     search.js    search as one types          tree.js       the tree of a text, and drawings of trees
     compare.js   two texts                    graph.js      the entangled graph of sentences
     points.js    the canvas of a map          map.js        the map of the collection
     models.js    a query in two models        map_file.js   the script of map.html
+    start.js     the first view
 
 Text of users only ever becomes the content of text nodes.
 """
@@ -25,7 +26,7 @@ from typing import Any
 from banyan.support.pages import policy
 
 _FOLDER = Path(__file__).parent
-_EXPLORER = ("base", "search", "tree", "compare", "graph", "start")
+_EXPLORER = ("base", "server", "search", "tree", "compare", "graph", "points", "map", "start")
 _MAP = ("base", "points", "map_file")
 
 

@@ -1,5 +1,10 @@
 // The tree of a text: drawing, merges in order, and the phrases of the collection that are near to one of it.
 
+// An element of a drawing.
+function shape(tag, properties = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+}
+
 const drawing = (() => {
   const SIZE = 15, ROW = 34, NARROWEST = 30, MARGIN = 18, PILL = [34, 18];
   const ruler = document.createElement("canvas").getContext("2d");

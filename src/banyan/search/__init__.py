@@ -17,5 +17,4 @@ clusters    clusters with typical phrases, and near-duplicates
 listing     clusters as text, JSON and CSV
 maps        lay out a collection in the plane
 layout      UMAP, in NumPy
-map_page    the HTML page of a map
 """

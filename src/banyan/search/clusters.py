@@ -5,6 +5,7 @@ Vectors are kept in a temporary file, not in memory, and texts are read when nee
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,11 @@ from banyan.support.rows import slices
 FITTED_ON = 100_000  # rows, at most, to fit the centroids on
 TEXTS_PER_CLUSTER = 1000  # sampled to count phrases
 LONGEST_PHRASE = 3  # words
-COMMON = 0.03  # a phrase does not begin or end with a word that is in more than this share of texts in most clusters
+# A phrase does not begin or end with a common word:
+RARE = 0.008  # one that is in more of the texts than this,
+PEAK, PEAK_OF_FEW = 8.5, 0.75  # and in no cluster this many times as often as on average (of few: times their number);
+COMMON = 0.1  # in a script with one cluster, one that is in more of its texts than this
+FEW_TEXTS = 10  # clusters with fewer are not compared
 ALL_PAIRS = 50_000  # rows up to which all pairs are compared; in larger collections, only pairs within a cluster
 BLOCK = 2048
 DUPLICATE = 0.97  # cosine
@@ -72,7 +77,7 @@ def overview(
     alike: the lowest cosine of near-duplicates."""
     with vectors_of(rows, where) as (ids, vectors):
         labels, nearest = divided(vectors, clusters or suitable(len(vectors)), seed)
-        phrases = _phrases(rows, ids, labels, seed)
+        phrases = phrases_of(rows, ids, labels, seed)
         found = [
             Cluster(number, int((labels == number).sum()), phrases[number], rows.texts(ids[nearest[number]]))
             for number in range(1, labels.max() + 1)
@@ -115,14 +120,15 @@ def _least(values: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
 # --- Typical phrases -------------------------------------------------------------------------------------------------
 
 
-def _phrases(rows: Rows, ids: np.ndarray, labels: np.ndarray, seed: int) -> dict[int, list[str]]:
+def phrases_of(rows: Rows, ids: np.ndarray, labels: np.ndarray, seed: int, most: int = 6) -> dict[int, list[str]]:
+    """Return the typical phrases of each cluster, from a sample of its texts."""
     rng = np.random.default_rng(seed)
     texts = {}
     for number in range(1, labels.max() + 1):
         places = np.flatnonzero(labels == number)
         chosen = rng.choice(places, min(len(places), TEXTS_PER_CLUSTER), replace=False)
         texts[number] = rows.texts(ids[np.sort(chosen)])
-    return typical_phrases(texts)
+    return typical_phrases(texts, most)
 
 
 def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, list[str]]:
@@ -143,12 +149,33 @@ def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, lis
 
 
 def _common(within: dict[int, Counter[tuple[str, ...]]], texts: dict[int, list[str]]) -> set[str]:
-    """Return words that are frequent in most clusters, and so say nothing about any of them."""
-    clusters: Counter[str] = Counter()
+    """Return words that say nothing about a cluster: frequent ones that are spread over the clusters of their script.
+
+    Scripts are apart, because a collection of several languages has clusters of each, and the articles of one language
+    are in its clusters only."""
+    within = {number: counts for number, counts in within.items() if len(texts[number]) >= FEW_TEXTS} or within
+    shares: dict[str, dict[int, float]] = defaultdict(dict)  # word -> cluster -> share of the texts that contain it
+    letters: dict[int, Counter[str]] = {number: Counter() for number in within}
     for number, counts in within.items():
-        least = COMMON * len(texts[number])
-        clusters.update(phrase[0] for phrase, count in counts.items() if len(phrase) == 1 and count > least)
-    return {word for word, count in clusters.items() if count > len(texts) / 2}
+        for phrase, count in counts.items():
+            if len(phrase) == 1:
+                shares[phrase[0]][number] = count / len(texts[number])
+                letters[number][_script(phrase[0])] += count
+    main = Counter(found.most_common(1)[0][0] for found in letters.values() if found)
+    common = set()
+    for word, found in shares.items():
+        clusters = max(main[_script(word)], 1)
+        mean = sum(found.values()) / clusters
+        spread = max(found.values()) / mean < min(PEAK, PEAK_OF_FEW * clusters)
+        if mean > RARE and (spread if clusters > 1 else mean > COMMON):
+            common.add(word)
+    return common
+
+
+def _script(word: str) -> str:
+    """Return the script of a word's first letter, such as LATIN or ARABIC."""
+    letter = next((character for character in word if character.isalpha()), "")
+    return unicodedata.name(letter, "").partition(" ")[0] if letter else ""
 
 
 def _counts(texts: list[str]) -> Counter[tuple[str, ...]]:

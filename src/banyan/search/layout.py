@@ -66,6 +66,20 @@ def nearest_points(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return nearest, distances
 
 
+def nearest_among(points: np.ndarray, others: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k nearest of the others for each point, and their distances [n, k], nearest first."""
+    norms = (others * others).sum(1)
+    nearest, distances = np.empty((len(points), k), np.int64), np.empty((len(points), k), np.float32)
+    for rows in slices(len(points), _BLOCK):
+        squares = (points[rows] ** 2).sum(1)[:, None] - 2 * points[rows] @ others.T + norms
+        some = np.argpartition(squares, k - 1, axis=1)[:, :k]
+        found = np.take_along_axis(squares, some, 1)
+        order = np.argsort(found, axis=1, kind="stable")
+        nearest[rows] = np.take_along_axis(some, order, 1)
+        distances[rows] = np.sqrt(np.maximum(np.take_along_axis(found, order, 1), 0))
+    return nearest, distances
+
+
 def _graph(nearest: np.ndarray, distances: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return edges in both directions and their weights: how likely each is to pull in an epoch."""
     excess = np.maximum(distances - distances[:, :1], 0)

@@ -35,6 +35,7 @@ class Hit:
     row: int  # row number in the source, from 1
     columns: dict[str, Any]
     highlights: list[Highlight] = field(default_factory=list)
+    id: int = -1  # of the row in the table, until rows are deleted
 
 
 class Searcher:
@@ -96,7 +97,8 @@ class Searcher:
         best = [key for key in order if scores[key] >= least]  # k, or more if the last are equal
         rows = dict(zip(best, found.take(best), strict=True))
         best = sorted(best, key=lambda key: (-scores[key], rows[key]["source"], rows[key]["row"]))[:k]
-        return [_hit(rows[key], scores[key], found.cosines[key], found.bm25.get(key)) for key in best]
+        hits = [_hit(rows[key], scores[key], found.cosines[key], found.bm25.get(key)) for key in best]
+        return [replace(hit, id=found.id(key)) for hit, key in zip(hits, best, strict=True)]
 
     def _candidates(
         self, query: str, vector: np.ndarray, depth: int, where: str | None, mode: str, exact: bool
@@ -117,7 +119,7 @@ class Searcher:
             bm25 = {int(place): row["_score"] for place, row in zip(places, matching, strict=True)}
         places = np.union1d(near, np.array(list(bm25), np.int64))
         cosines = dict(zip(places.tolist(), memory.cosines(places, vector).tolist(), strict=True))
-        return _Candidates(cosines, bm25, memory.take)
+        return _Candidates(cosines, bm25, memory.take, lambda place: int(memory.ids[place]))
 
     def _memory(self, filtered: bool, mode: str) -> Memory | None:
         """Return the arrays in memory, or None to search on disk. If the table is needed too, the versions agree."""
@@ -138,7 +140,7 @@ class Searcher:
         found = {row["_rowid"]: row for row in near + matching}
         cosines = {key: float(np.dot(row["vector"], vector)) for key, row in found.items()}
         bm25 = {row["_rowid"]: row["_score"] for row in matching}
-        return _Candidates(cosines, bm25, lambda keys: [found[key] for key in keys])
+        return _Candidates(cosines, bm25, lambda keys: [found[key] for key in keys], int)
 
 
 def searcher_of(index: Index | str, model: Banyan, path: str) -> Searcher:
@@ -154,6 +156,7 @@ class _Candidates(NamedTuple):
     cosines: dict[int, float]
     bm25: dict[int, float]  # of the best rows by words
     take: Callable[[list[int]], list[dict]]
+    id: Callable[[int], int]  # of the row with this key
 
 
 def fused(cosines: dict[int, float], bm25: dict[int, float]) -> dict[int, float]:

@@ -9,6 +9,8 @@
     parse.py       POST /parse and /tree
     explain.py     POST /explain
     search.py      POST /search, if there is an index
+    explore.py     GET /, the page of banyan explore, and the routes that only it asks
+    explore_map.py those about its map
     predict.py     POST /predict, if there is a classifier
     cors.py        pages of other origins that may ask
     about.py       GET /health, /ping, /metrics, /openapi.json, /docs, POST /reload

@@ -21,6 +21,7 @@ import orjson
 
 from banyan.errors import BanyanError
 from banyan.serve import cors, inputs, jobs, log, openapi
+from banyan.serve.explore_map import CollectionMap
 from banyan.serve.refusal import (
     BROKEN,
     BUSY,
@@ -68,6 +69,7 @@ class App:
     def use(self, service: Service) -> None:
         """Answer the requests that arrive from now on with this service."""
         routes = routes_of(service)
+        service.map = CollectionMap(service.searcher.index) if service.searcher else None
         service.document = openapi.document(service, routes)
         self.service, self.batcher, self.routes = service, jobs.Batcher(service), by_path(routes)
 

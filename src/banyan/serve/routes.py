@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from banyan.serve import about, explain, explore, openai, parse, predict, search, tei
+from banyan.serve import about, explain, explore, explore_map, openai, parse, predict, search, tei
 from banyan.serve.schema import Operation, Schemas
 from banyan.serve.service import Service
 
@@ -58,6 +58,10 @@ DEFAULTS = ("/", "/invocations")
 WITH_INDEX = (
     Route("POST", "/search", search.search, search.describe_search, "Search the index"),
     Route("POST", "/explore/nearest", explore.nearest, explore.describe_nearest, "Phrases of the index near to one"),
+    Route("POST", "/explore/map", explore_map.points, explore_map.describe_points, "The index as a map"),
+    Route("POST", "/explore/texts", explore_map.texts, explore_map.describe_texts, "Texts of points of the map"),
+    Route("POST", "/explore/values", explore_map.values, explore_map.describe_values, "A column for every point"),
+    Route("POST", "/explore/find", explore_map.find, explore_map.describe_find, "Points of hits, best first"),
 )
 
 Methods = dict[str, Route]

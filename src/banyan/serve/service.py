@@ -16,6 +16,7 @@ from banyan.serve.metrics import Metrics
 
 if TYPE_CHECKING:
     from banyan.search.searching import Searcher
+    from banyan.serve.explore_map import CollectionMap
 
 
 class Answer(NamedTuple):
@@ -46,6 +47,7 @@ class Service:
         self.classifier = classifier  # on top of the model, if its folder has one
         self.cors = cors  # the origins whose pages may ask; "*" is every origin
         self.searcher = searcher  # of an index that the model made, if the server has one
+        self.map: CollectionMap | None = None  # of that index; App makes it
         self.reload: Callable[[], None] = lambda: None  # has every worker load the model again
         self.stopping = False  # the server is shutting down
         self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes

@@ -1,0 +1,20 @@
+// The map of the collection, which the server lays out when it is first asked for.
+views.map = { title: "Map", needs: "index", show: async (place, state) => {
+  const wait = make("p", { role: "status" });
+  place.append(wait);
+  try {
+    let found = await ask("explore/map", {});
+    while (!found.ready) {
+      if (!wait.isConnected) return;
+      wait.textContent = `The texts are being placed, once: ${Math.round(found.seconds)} s. Tens of thousands take half a minute or more.`;
+      await new Promise(resolve => setTimeout(resolve, 700));
+      found = await ask("explore/map", {});
+    }
+    if (!wait.isConnected) return;
+    wait.remove();
+    const asking = asker();
+    const source = { ...found, columns: Object.keys(about.index.columns).filter(name => name !== "row"), texts: points => ask("explore/texts", { points }),
+      values: column => ask("explore/values", { column }), find: query => asking("explore/find", { query }) };
+    mapPanel(place, source, { q: state.q || "", colour: state.colour || "" }, (now, step) => keep("map", now, step));
+  } catch (error) { complain(error); }
+} };

@@ -1,0 +1,76 @@
+// Requests to the server, and views with their state in the address.
+
+let about = null;  // what the server has: its models, its index
+let key = "";
+try { key = sessionStorage.getItem("banyan-key") || ""; } catch { /* no storage: the key is asked for again */ }
+
+async function ask(path, body, signal) {
+  const headers = { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) };
+  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  if (answer.ok) return answer.json();
+  if (answer.status === 401) document.getElementById("lock").hidden = false;
+  const told = await answer.json().catch(() => ({}));
+  throw new Error(told.error || `the server answered with status ${answer.status}`);
+}
+
+// Asks; a further question of the same asker gives up the one before, whose promise then never ends.
+function asker() {
+  let running = null;
+  return async (path, body) => {
+    if (running) running.abort();
+    const mine = running = new AbortController();
+    try {
+      const answer = await ask(path, body, mine.signal);
+      return mine === running ? answer : new Promise(() => {});
+    } catch (error) {
+      return mine.signal.aborted ? new Promise(() => {}) : Promise.reject(error);
+    }
+  };
+}
+
+// --- Views, and their state in the address: #name?field=value ------------------------------------------------------
+
+const views = {};  // name -> { title, needs, show(place, state) }
+const chosen = new Set();  // sentences to draw as a graph
+let current = "";
+
+function address() {
+  const [name, query] = location.hash.slice(1).split("?");
+  return [name, Object.fromEntries(new URLSearchParams(query || ""))];
+}
+
+function link(name, state) {
+  const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== "" && value != null));
+  return `#${name}${query.size ? `?${query}` : ""}`;
+}
+
+let kept = 0;  // when the address last changed
+// Write the state into the address. A change soon after another replaces it, so that Back does not step through letters.
+function keep(name, state, step = false) {
+  const to = link(name, state);
+  if (to === location.hash) return;
+  const now = performance.now(), again = !step && now - kept < 1500;
+  history[again ? "replaceState" : "pushState"](null, "", to);
+  kept = now;
+}
+
+function offered(name) {
+  const { needs } = views[name];
+  return !needs || (needs === "index" ? about.index : about.models.length > 1);
+}
+
+function show() {
+  let [name, state] = address();
+  if (!views[name] || !offered(name)) [name, state] = [Object.keys(views).find(offered), {}];
+  current = name;
+  kept = 0;
+  for (const tab of document.querySelectorAll("nav a")) {
+    if (tab.dataset.view === name) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
+  document.title = `${views[name].title} · Banyan`;
+  say("");
+  const place = document.getElementById("view");
+  place.replaceChildren();
+  views[name].show(place, state);
+}
