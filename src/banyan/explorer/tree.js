@@ -152,6 +152,7 @@ const drawing = (() => {
         if (about.index && (clicked || pinned < 0)) look(found, tree.text, shown, near);
       });
       picture.replaceChildren(drawn.svg);
+      if (rightToLeft(tree.text)) picture.scrollLeft = picture.scrollWidth;  // where the text begins
       const { n } = drawn, all = tree.nodes.length - n, letters = tree.nodes.map(node => node.text);
       const items = tree.nodes.slice(n).map((node, i) => make("li", {}, make("button", { type: "button", onclick: () => step(i + 1) },
         said(short(letters[node.children[0]], 40)), " + ", said(short(letters[node.children[1]], 40)),

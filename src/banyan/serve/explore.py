@@ -72,7 +72,8 @@ def nearest(service: Service, body: Any) -> Answer:
     node = field(body, "node", int, len(tree) - 1)
     if not 0 <= node < len(tree):
         raise Refused(INVALID, f"node must be between 0 and {len(tree) - 1}, not {node}", "node")
-    k, phrase, vector = number(body, "k", 10, 1, 20), tree.phrase(node), tree.embeddings[node]
+    k, vector = number(body, "k", 10, 1, 20), tree.embeddings[node]
+    phrase = tree.phrase(node) or tree.leaves[node]
     rows = service.searcher.rank(phrase, k, mode="vectors", vector=vector)
     some = service.searcher.rank(phrase, CANDIDATES, vector=vector)
     values = {

@@ -21,7 +21,6 @@ from banyan.serve.schema import (
     NUMBER,
     OBJECT,
     STRING,
-    TEXT,
     Operation,
     Request,
     Schema,
@@ -31,7 +30,7 @@ from banyan.serve.schema import (
     optional,
     record,
 )
-from banyan.serve.search import DEEPEST, LONGEST_CONDITION, condition, one_text
+from banyan.serve.search import DEEPEST, LONGEST_CONDITION, QUERY, condition, one_text
 from banyan.serve.service import Answer, Service
 
 MOST_POINTS = 100_000
@@ -128,7 +127,7 @@ def find(service: Service, body: Any) -> Answer:
 
 def describe_find(_: Schemas) -> Operation:
     where = optional({"type": "string", "maxLength": LONGEST_CONDITION})
-    body = {"query": TEXT, "by": one_of(MODES), "where": where}
+    body = {"query": QUERY, "by": one_of(MODES), "where": where}
     return Operation(array(COUNT), Request(body, ["query"], {"query": "cat"}), errors=_NOT_YET)
 
 

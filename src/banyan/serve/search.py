@@ -104,12 +104,13 @@ def _why(service: Service, hit: Hit, query: Tree) -> dict[str, Any]:
     }
 
 
+QUERY: Schema = {**TEXT, "pattern": r"\S"}  # not only white space
 SPAN: Schema = {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}
 
 
 def describe_search(_: Schemas) -> Operation:
     body = {
-        "query": TEXT,
+        "query": QUERY,
         "k": optional({"type": "integer", "minimum": 1, "maximum": PAGE, "default": 10}),
         "offset": optional({"type": "integer", "minimum": 0, "maximum": DEEPEST - 1, "default": 0}),
         "by": one_of(MODES),
