@@ -34,6 +34,7 @@ from banyan import Banyan
 from banyan.commands import main
 from banyan.training import train
 from experiments import data
+from tests.helpers import marks
 from tests.helpers.commands import unhurried
 from tests.helpers.corpora import write_lines
 from tests.helpers.models import tiny_model
@@ -41,13 +42,7 @@ from tests.helpers.training import IN_PROCESSES, SMALL
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the back end Triton run the GPU kernels; those that need a GPU are skipped without one."""
-    for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if "triton" in (parameters.get("backend"), parameters.get("name")):
-            item.add_marker("kernels")
-        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+    marks.mark(items)
 
 
 @pytest.fixture

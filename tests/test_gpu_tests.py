@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_tests
-from tests import conftest
+from tests.helpers import marks
 
 REPORT = """<testsuites><testsuite time="2.5">
 <testcase classname="tests.a" name="one"/>
@@ -76,7 +76,7 @@ def test_a_run_of_no_tests_is_a_failure(monkeypatch, tmp_path, capsys):
 
 
 def test_tests_that_need_a_gpu_are_skipped_without_one():
-    """The hook in conftest.py marks them; what runs the kernels in the interpreter is not skipped."""
+    """The hook in conftest.py does so; what runs the kernels in the interpreter is not skipped."""
 
     class Item:
         def __init__(self, *marks: str, **params: str) -> None:
@@ -88,7 +88,7 @@ def test_tests_that_need_a_gpu_are_skipped_without_one():
         def add_marker(self, mark: object) -> None:
             self.marks.append(getattr(mark, "name", mark))
 
-    items = [Item("gpu"), Item(backend="triton"), Item(backend="numba")]
-    conftest.pytest_collection_modifyitems(items)
+    items = [Item("gpu"), Item(backend="triton"), Item(backend="torch"), Item(backend="numba")]
+    marks.mark(items)
     skipped = [] if torch.cuda.is_available() else ["skip"]
-    assert [item.marks for item in items] == [["gpu", *skipped], ["kernels"], []]
+    assert [item.marks for item in items] == [["gpu", *skipped], ["kernels"], ["kernels"], []]

@@ -23,7 +23,10 @@ ACCELERATOR = torch.accelerator.current_accelerator(check_available=True)
 if_accelerated = pytest.mark.skipif(ACCELERATOR is None, reason="torch sees no accelerator here")
 on_every_device = pytest.mark.parametrize(
     "device",
-    [pytest.param(torch.device("cpu"), id="cpu"), pytest.param(ACCELERATOR, id="accelerator", marks=if_accelerated)],
+    [
+        pytest.param(torch.device("cpu"), id="cpu"),
+        pytest.param(ACCELERATOR, id="accelerator", marks=[if_accelerated, pytest.mark.kernels]),
+    ],
 )
 
 
