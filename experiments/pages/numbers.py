@@ -104,8 +104,7 @@ class Page:
         shown = masked(text)
         self.blocks = [match.span() for match in re.finditer(r"(?:^[^\n]*\S[^\n]*\n?)+", text, re.MULTILINE)]
         self.claims = [list(claims(text[start:end])) for start, end in self.blocks]
-        items = [item for part in GIVEN.findall(text) for item in part.split(";") if item.strip()]
-        self.given = {item.split()[0].rstrip(",") for item in items}
+        self.given = {match[0] for part in GIVEN.findall(text) for match in NUMBER.finditer(part)}
         self.numbers = [
             Found(match[0], match.start(), at)
             for at, (start, end) in enumerate(self.blocks)

@@ -70,6 +70,7 @@ def test_a_number_is_refused(text, told):
         "It reads 67,500 sentences.\n<!-- sources: 67,500 = figure('many') -->",
         "It takes less than 1 MB.\n<!-- sources: 1 > figure('below') -->",
         "A step has 512 sentences.\n\n<!-- given: 512 sentences -->",
+        "Licences 4.0 and 1.0, and 1,024 rows.\n\n<!-- given: 4.0 and 1.0, versions; 1,024 -->",
         "On STS-12, nDCG@10 with MiniLM-L6 on an H200, × 100 with 95% intervals, Python 3.11, section 14, in 2025.",
         "`--batch-size 512`, [here](docs/page-99.md) or <https://example.org/42>: 3 of them.\n```sh\nsleep 77\n```",
         "## 10. Steps\n\n1. First\n2. Second",
