@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +205,37 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
     page.go_back()
     until(page, "location.hash === '#map?q=green+tree' && document.querySelectorAll('.legend li').length > 2")
     page.locator("canvas").press("+")
+
+
+# --- Models ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_models_search_side_by_side(browser, model_folder, index_folder, trained_folder):
+    with explored(model_folder, index_folder, "--beside", trained_folder) as address, opened(browser) as page:
+        page.goto(f"{address}/#models")
+        page.get_by_label("Search with both models").fill("green tree")
+        until(page, "[...document.querySelectorAll('ol.hits')].every(list => list.children.length === 10)")
+        one, other = (column.locator("li > .text").all_inner_texts() for column in page.locator("ol.hits").all())
+        assert one != other
+        told = page.locator("#status").inner_text()
+        assert told == f"The first 10 of both models have {len(set(one) & set(other))} in common."
+        assert "in the other" in page.locator(".meta").first.inner_text()
+
+
+@contextmanager
+def explored(*arguments: object) -> Iterator[str]:
+    """The address of the page of `banyan explore`."""
+    command = [sys.executable, "-m", "banyan", "explore", *map(str, arguments), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        told = process.stderr.readline()
+        try:
+            assert told.endswith("/ shows the page; Ctrl-C ends it\n"), told
+            yield told.partition("/ shows")[0]
+        finally:
+            process.send_signal(signal.SIGINT)
+        process.stderr.read()
+    assert process.returncode == 0
 
 
 # --- The page --------------------------------------------------------------------------------------------------------

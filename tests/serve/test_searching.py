@@ -144,6 +144,22 @@ def test_the_index_must_be_of_the_model(index_folder, trained_folder, model_fold
         Site(Settings(str(model_folder), index=str(tmp_path)))
 
 
+def test_another_model_searches_the_same_rows(index_folder, model_folder, trained_folder, trained_model):
+    settings = Settings(str(model_folder), index=str(index_folder), beside=str(trained_folder), names=("tiny",))
+    app = App(Site(settings).service, log_requests=False)
+    assert posted(app, "/explore/about")[1]["models"] == ["tiny", "model"]
+    _, answer = posted(app, "/search", query="the cat sat", model="model", by="vectors", k=100)
+    cosines = {hit["row"]: hit["cosine"] for hit in answer["hits"]}
+    assert len(cosines) == 40
+    for hit in answer["hits"][:3]:
+        assert hit["cosine"] == pytest.approx(trained_model.similarity("the cat sat", hit["text"]), abs=1e-5)
+    _, own = posted(app, "/search", query="the cat sat", by="vectors", k=100)
+    assert cosines != {hit["row"]: hit["cosine"] for hit in own["hits"]}
+    assert posted(app, "/search", query="the cat sat", model="none")[0] == 404
+    with pytest.raises(BanyanError, match="needs an index to search"):
+        Site(Settings(str(model_folder), beside=str(trained_folder)))
+
+
 def test_workers_do_not_open_the_table_before_they_are_forked(index_folder, model_folder):
     searcher = Site(Settings(str(model_folder), index=str(index_folder), workers=2)).service.searcher
     assert searcher is not None

@@ -18,6 +18,7 @@ See docs/explorer.md."""
 EXAMPLES = (
     "banyan explore model/ index/",
     "banyan explore model/",
+    "banyan explore model/ index/ --beside tuned/",
     "banyan explore model/ index/ --port 8090 --open",
 )
 
@@ -25,11 +26,15 @@ EXAMPLES = (
 def arguments(parser: Parser) -> None:
     model_argument(parser)
     parser.add_argument("index", nargs="?", metavar="INDEX", help=f"{INDEX} with this model")
+    beside = "another model to search the same rows with, side by side; it encodes them when the page starts"
+    parser.add_argument("--beside", metavar="MODEL", help=beside)
     parser.add_argument("--port", type=int, default=8090, help="port to listen on; 0 picks a free one (default: 8090)")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
 def run(options: argparse.Namespace) -> None:
+    if options.beside and not options.index:
+        options.parser.error("--beside needs an INDEX, which both models search")
     with needs("Serving", "serve"):
         from banyan.serve import server
 
@@ -40,5 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
             webbrowser.open(f"{address}/")
 
-    settings = server.Settings(options.model, port=options.port, index=options.index, log_requests=False)
+    settings = server.Settings(
+        options.model, port=options.port, index=options.index, beside=options.beside, log_requests=False
+    )
     server.serve(settings, ready)

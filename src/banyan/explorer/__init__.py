@@ -26,7 +26,7 @@ from typing import Any
 from banyan.support.pages import policy
 
 _FOLDER = Path(__file__).parent
-_EXPLORER = ("base", "server", "search", "tree", "compare", "graph", "points", "map", "start")
+_EXPLORER = ("base", "server", "search", "tree", "compare", "graph", "points", "map", "models", "start")
 _MAP = ("base", "points", "map_file")
 
 

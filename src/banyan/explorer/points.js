@@ -17,6 +17,12 @@ function plot(stage, { x, y }, told) {
   const next = begins.slice();
   for (let i = 0; i < n; i++) order[next[cell(x[i]) * CELLS + cell(y[i])]++] = i;
 
+  const edges = values => {  // without the few points that lie far from all others
+    const sorted = Int32Array.from(values).sort(), few = Math.floor(n / 200), from = sorted[few], to = sorted[n - 1 - few];
+    return to - from > EDGE / 100 ? [from, to] : [from - EDGE / 200, from + EDGE / 200];
+  };
+  const ends = [...edges(x), ...edges(y)];
+
   function fit() {
     ratio = Math.min(window.devicePixelRatio || 1, 2);
     width = Math.max(1, canvas.clientWidth); height = Math.max(1, canvas.clientHeight);
@@ -25,8 +31,8 @@ function plot(stage, { x, y }, told) {
     pixels = image.data;
   }
   function seeAll() {
-    scale = 0.9 * Math.min(width, height) / EDGE;
-    left = (width - EDGE * scale) / 2; top = (height - EDGE * scale) / 2;
+    scale = 0.88 * Math.min(width / (ends[1] - ends[0]), height / (ends[3] - ends[2]));
+    left = (width - (ends[0] + ends[1]) * scale) / 2; top = (height - (ends[2] + ends[3]) * scale) / 2;
     paint();
   }
   function paint() {
@@ -49,8 +55,8 @@ function plot(stage, { x, y }, told) {
     if (!canvas.isConnected) return;  // another view is shown
     const back = hex(colour("--card")), quiet = hex(colour("--quiet")), wide = canvas.width, high = canvas.height;
     new Uint32Array(pixels.buffer).fill(new Uint32Array(new Uint8Array([...back, 255]).buffer)[0]);
-    const zoomed = scale * EDGE / Math.min(width, height);
-    const size = ratio * Math.max(0.8, Math.min(6, 70 / Math.sqrt(n) * Math.sqrt(zoomed)));
+    const zoomed = Math.max(1, scale * EDGE / Math.min(width, height));
+    const size = ratio * Math.max(1.1, Math.min(6, 70 / Math.sqrt(n) * Math.sqrt(zoomed)));
     const some = bright !== null, shapes = [disc(Math.max(0.8, size * (some ? 0.7 : 1))), disc(some ? Math.max(size, 2 * ratio) : size)];
     for (const lit of some ? [0, 1] : [1]) {
       const { found, r } = shapes[lit], alpha = lit ? 0.8 : 0.5;

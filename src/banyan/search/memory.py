@@ -9,6 +9,7 @@ reads is loaded. They carry a stamp of the table's version: files with another s
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import shutil
 from pathlib import Path
@@ -42,6 +43,15 @@ class Memory:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def texts(self) -> list[str]:
+        return self._rows.column("text").to_pylist()
+
+    def with_vectors(self, vectors: np.ndarray) -> Memory:
+        """Return the same rows with the vectors of another model."""
+        other = copy.copy(self)
+        other._vectors = vectors
+        return other
 
     def nearest(self, vector: np.ndarray, k: int, among: np.ndarray | None = None) -> np.ndarray:
         """Return the positions of the k rows with the largest dot product, and of rows that may tie with the last.

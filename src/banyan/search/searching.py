@@ -150,6 +150,22 @@ def searcher_of(index: Index | str, model: Banyan, path: str) -> Searcher:
     return Searcher(index, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
 
 
+class _Beside(Index):
+    """The rows of an index with the vectors of another model, in memory."""
+
+    def refresh(self) -> None:
+        raise BanyanError("the index has changed since it was opened: open it again")
+
+
+def beside(index: Index, model: Banyan) -> Searcher:
+    """Return a searcher of the same rows with another model, which encodes them now."""
+    if index.memory is None:
+        raise BanyanError(f"{index.folder} is too large for a second model beside its own: index fewer rows")
+    other = _Beside(index.folder, index.record)
+    other.memory = index.memory.with_vectors(unit_rows(model.encode(index.memory.texts())))
+    return Searcher(other, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
+
+
 class _Candidates(NamedTuple):
     """Rows that may be results. Their keys are positions in memory, or row ids of the table."""
 

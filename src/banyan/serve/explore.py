@@ -49,7 +49,11 @@ def describe_page(_: Schemas) -> Operation:
 def about(service: Service, body: Any) -> Answer:
     """POST /explore/about: what the page can show."""
     index = service.searcher and service.searcher.index
-    found = {"models": service.names[:1], "dimensions": service.model.dim, "index": index and _columns(index)}
+    found = {
+        "models": [service.names[0], *([service.beside.name] if service.beside else [])],
+        "dimensions": service.model.dim,
+        "index": index and _columns(index),
+    }
     return Answer(orjson.dumps(found))
 
 

@@ -30,7 +30,7 @@ from banyan.serve.schema import (
     optional,
     record,
 )
-from banyan.serve.search import DEEPEST, LONGEST_CONDITION, QUERY, condition, one_text
+from banyan.serve.search import LONGEST_CONDITION, QUERY, condition, one_text
 from banyan.serve.service import Answer, Service
 
 MOST_POINTS = 100_000
@@ -119,7 +119,7 @@ def find(service: Service, body: Any) -> Answer:
     found, body = _ready(service), fields(body)
     query, n = one_text(service, body.get("query"), "query")
     assert service.searcher
-    hits = service.searcher.rank(query, DEEPEST, where=condition(body), mode=choice(body, "by", MODES))
+    hits = service.searcher.rank(query, MOST_TEXTS, where=condition(body), mode=choice(body, "by", MODES))
     ids = np.array([hit.id for hit in hits], np.uint64)
     places = np.minimum(np.searchsorted(found.ids, ids), len(found.ids) - 1)
     return Answer(orjson.dumps(places[found.ids[places] == ids].tolist()), 1, n)

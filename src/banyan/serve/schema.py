@@ -43,6 +43,7 @@ class Schemas:
         token = {"type": "integer", "minimum": 0, "maximum": len(service.model.embedding) - 1}
         tokens = {"type": "array", "items": token, "minItems": 1}
         self.model: Schema = {"enum": self.names}
+        self.searching: Schema = {"enum": [*self.names, *([service.beside.name] if service.beside else [])]}
         self.tokens: Schema = {"anyOf": [tokens, self.batch(tokens)]}
         self.texts: Schema = {"anyOf": [TEXT, self.batch(TEXT)]}
         self.texts_or_tokens: Schema = {"anyOf": [*self.texts["anyOf"], *self.tokens["anyOf"]]}

@@ -7,11 +7,12 @@ from typing import Any
 
 import orjson
 
+from banyan.encoder import Banyan
 from banyan.search.highlight import highlights
 from banyan.search.phrases import matching_phrases
-from banyan.search.searching import MODES, Hit
+from banyan.search.searching import MODES, Hit, Searcher
 from banyan.serve import inputs
-from banyan.serve.refusal import INVALID, TOO_LONG, Refused, choice, field, fields
+from banyan.serve.refusal import INVALID, NO_MODEL, TOO_LONG, Refused, choice, field, fields
 from banyan.serve.schema import (
     BOOLEAN,
     COUNT,
@@ -47,15 +48,28 @@ def search(service: Service, body: Any) -> Answer:
     end = min(offset + k, DEEPEST)
     query, n = one_text(service, body.get("query"), "query")
     deep = PAGE if end < PAGE else DEEPEST  # not `end`: how deep a search looks can change the order
-    found = service.searcher.rank(query, deep + 1, where=where, mode=mode)
-    tree = service.model.parse(query) if field(body, "explain", bool, True) else None
+    model, searcher = _chosen(service, field(body, "model", str))
+    found = searcher.rank(query, deep + 1, where=where, mode=mode)
+    tree = model.parse(query) if field(body, "explain", bool, True) else None
     parts, size = [], 0
     for hit in found[offset:end]:
-        parts.append(_written(service, hit, tree))
+        parts.append(_written(model, hit, tree))
         size += len(parts[-1])
         inputs.check_answer(size, service.limits)
     more = b"true" if len(found) > end and end < DEEPEST else b"false"
     return Answer(b'{"hits":[%b],"more":%b}' % (b",".join(parts), more), 1, n)
+
+
+def _chosen(service: Service, name: str | None) -> tuple[Banyan, Searcher]:
+    """The model of this name, by default the server's own, and its searcher."""
+    other = service.beside
+    assert service.searcher
+    if name is None or name in service.names:
+        return service.model, service.searcher
+    if other is None or name != other.name:
+        known = ", ".join([*service.names, *([other.name] if other else [])])
+        raise Refused(NO_MODEL, f"there is no model {name[:80]!r}; there is {known}", "model")
+    return other.model, other.searcher
 
 
 def one_text(service: Service, value: Any, name: str) -> tuple[str, int]:
@@ -81,19 +95,19 @@ def condition(body: dict[str, Any]) -> str | None:
     return where or None
 
 
-def _written(service: Service, hit: Hit, query: Tree | None) -> bytes:
+def _written(model: Banyan, hit: Hit, query: Tree | None) -> bytes:
     values: dict[str, Any] = {"score": hit.score, "cosine": hit.cosine, "bm25": hit.words}
     values |= {"source": hit.source, "row": hit.row, "text": hit.text, "columns": hit.columns}
     if query is not None:
-        values |= _why(service, hit, query)
+        values |= _why(model, hit, query)
     return orjson.dumps(values, default=str)
 
 
-def _why(service: Service, hit: Hit, query: Tree) -> dict[str, Any]:
+def _why(model: Banyan, hit: Hit, query: Tree) -> dict[str, Any]:
     """The words of a hit that make it similar to the query, and the phrases of both that mean nearly the same."""
     if len(hit.text) > LONGEST_EXPLAINED:
         return {"highlights": [], "phrases": []}
-    explanation, tree = service.model.explain(query.text, hit.text), service.model.parse(hit.text)
+    explanation, tree = model.explain(query.text, hit.text), model.parse(hit.text)
     words, pairs = highlights(explanation, hit.text), matching_phrases(query, tree, explanation)
     return {
         "highlights": [[word.start, word.end, round(word.weight, 4)] for word in words],
@@ -108,7 +122,7 @@ QUERY: Schema = {**TEXT, "pattern": r"\S"}  # not only white space
 SPAN: Schema = {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}
 
 
-def describe_search(_: Schemas) -> Operation:
+def describe_search(schemas: Schemas) -> Operation:
     body = {
         "query": QUERY,
         "k": optional({"type": "integer", "minimum": 1, "maximum": PAGE, "default": 10}),
@@ -116,6 +130,7 @@ def describe_search(_: Schemas) -> Operation:
         "by": one_of(MODES),
         "where": optional({"type": "string", "maxLength": LONGEST_CONDITION}),
         "explain": optional(BOOLEAN),
+        "model": optional(schemas.searching),
     }
     phrase = record(query=SPAN, text=SPAN, cosine=NUMBER)
     hit = record(score=NUMBER, cosine=NUMBER, bm25=optional(NUMBER), source=STRING, row=COUNT, text=STRING)

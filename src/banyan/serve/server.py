@@ -30,7 +30,7 @@ from banyan.serve.cors import check_origins
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
-from banyan.serve.service import Service
+from banyan.serve.service import Beside, Service
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Settings:
     key: str | None = None  # the API key that requests must send
     cors: tuple[str, ...] = ()  # the origins whose pages may ask; "*" is every origin
     index: str | None = None  # folder of an index to search, made with the model
+    beside: str | None = None  # folder or Hub name of another model that searches the same rows
     log_requests: bool = True
     shutdown_seconds: int = 30
     limits: Limits = field(default_factory=Limits)
@@ -97,6 +98,7 @@ class Site:
         classifier = Classifier.of(model) if model.folder and has_classifier(model.folder) else None
         given = self.settings.limits, self.created, self.metrics, self.settings.key
         service = Service(model, self.names, *given, classifier, self.settings.cors, self._searcher(model))
+        service.beside = self._beside(service.searcher)
         service.reload = lambda: os.kill(self.process, signal.SIGHUP)
         return service
 
@@ -109,6 +111,19 @@ class Site:
         if self.settings.workers == 1:  # LanceDB has threads, which do not survive a fork
             searcher.index.rows, searcher.index.memory  # noqa: B018  opened before the first request
         return searcher
+
+    def _beside(self, searcher: Searcher | None) -> Beside | None:
+        if self.settings.beside is None:
+            return None
+        if searcher is None:
+            raise BanyanError("a model beside another needs an index to search")
+        from banyan.search.searching import beside
+
+        name, model = (
+            Path(self.settings.beside).name or self.settings.beside,
+            Banyan.from_pretrained(self.settings.beside),
+        )
+        return Beside(name if name not in self.names else self.settings.beside, model, beside(searcher.index, model))
 
     def reload(self) -> Service | None:
         """Load the model again. If that fails, log why and return None."""

@@ -27,6 +27,14 @@ class Answer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()  # further ones
 
 
+class Beside(NamedTuple):
+    """Another model, which searches the same rows."""
+
+    name: str
+    model: Banyan
+    searcher: Searcher
+
+
 class Service:
     """A model under its names, and the state of the server around it."""
 
@@ -47,6 +55,7 @@ class Service:
         self.classifier = classifier  # on top of the model, if its folder has one
         self.cors = cors  # the origins whose pages may ask; "*" is every origin
         self.searcher = searcher  # of an index that the model made, if the server has one
+        self.beside: Beside | None = None  # another model, to compare with
         self.map: CollectionMap | None = None  # of that index; App makes it
         self.reload: Callable[[], None] = lambda: None  # has every worker load the model again
         self.stopping = False  # the server is shutting down
