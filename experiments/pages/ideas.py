@@ -35,7 +35,7 @@ PAPER: Settings = {  # preset paper: the settings that a table may show, by thei
     "vocab_factor": 1.0, "zero_digits": True, "sublinear_tf": False, "epochs": 15, "batch_size": 512, "lr": 1e-3,
     "final_lr_frac": 1.0, "objective": "cross-entropy", "infonce_weight": 0.0, "infonce_temperature": 0.05,
     "infonce_min_part": 0.3, "crop_kind": "parts", "candidates": "all", "output": 0.0, "passage_sentences": 1,
-    "infonce_split": "anywhere",
+    "infonce_split": "anywhere", "whole_words": False,
 }  # fmt: skip
 _TRAINING = ("dropout", "batch_size", "lr", "final_lr_frac", "objective", "infonce_weight", "candidates", "output")
 _CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
@@ -43,6 +43,7 @@ _CROPS = ("crop_kind", "infonce_min_part", "infonce_temperature")
 _TELL: dict[str, Callable[[Any], str]] = {  # in the order in which they are shown
     "epochs": lambda n: {0: "not trained", None: "epochs chosen for the corpus"}.get(n, f"{n} epoch{'s' * (n != 1)}"),
     "structure": lambda kind: f"{kind} trees",
+    "whole_words": lambda whole: "the pieces of a word merge first" if whole else "words may be cut",
     "ngrams": lambda n: f"learned n-gram vectors ({n:,})" if n else "no learned n-gram vectors",
     "init_sketch": lambda length: f"sketch {length:g}",
     "init_ppmi": lambda length: f"PPMI {length:g}",

@@ -102,6 +102,10 @@ _FOURTEENTH: dict[str, dict[str, Any]] = {
     "10-more-half": {"infonce_temperature": 0.1, "infonce_weight": 10.0, "init_sketch": 0.5},
     "10-more-none": {"infonce_temperature": 0.1, "infonce_weight": 10.0, "init_sketch": 0.0},
 }
+_FIFTEENTH: dict[str, dict[str, Any]] = {
+    "0": {},
+    "whole-words": {"whole_words": True},
+}
 
 
 def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
@@ -196,5 +200,13 @@ IDEAS = [
         _idea(f"fourteenth-{name}", WORDS, settings, group="fourteenth-list", language=language, preset="default")
         for name, settings in _FOURTEENTH.items()
         for language in ("en", "ha")
+    ),
+    # do the pieces of a word merge first? One epoch each, and before training
+    *(
+        _idea(f"fifteenth-{name}{state}", {"epochs": 1, **settings}, group="fifteenth-list", language=language,
+              preset="light", trained=not state)
+        for language in ("en", "ha", "mr")
+        for state in ("-untrained", "")
+        for name, settings in _FIFTEENTH.items()
     ),
 ]

@@ -32,10 +32,11 @@ from banyan.model.graph import (
     check_ragged,
     from_merges,
     kept_occurrences,
-    runs_of_tokens,
+    tokens_under,
     with_sublinear_tf,
 )
 from banyan.model.weights import check_values, load_weights
+from banyan.model.whole_words import WordPieces, leaves_of
 from banyan.model.word_ngrams import WordNgrams, spelling
 from banyan.support import threads
 from banyan.support.log import log
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 _Texts = list[str] | tuple[str, ...]
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
-_LATER = ("taught_dim", "taught_weight", "lexical_ngrams")
+_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words")
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 _CPU_BATCH = 64  # texts that a thread encodes at a time, at least, if there are so many
 
@@ -79,15 +80,16 @@ class Banyan:
         self.weights = weights
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
-        backend, place = choose_for_encoding(device, config.matrix_width)
+        backend, place = choose_for_encoding(device, config.matrix_width, config.whole_words)
+        spelt = spelling(tokenizer.pieces) if config.whole_words or config.hashes_words else None
+        self.word_pieces = WordPieces.of(spelt) if config.whole_words and spelt else None  # if whole words merge first
         self._on_device, self._native = backend.on_device, backend.name == "native"
         self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
         self._explained: tuple[str, list[str], np.ndarray] | None = None  # the last text a of `explain`
         self._lexical: LexicalSums | None = None
         self._words: WordNgrams | None = None  # if they are in the lexical dimensions
-        if config.hashes_words:
-            found = spelling(tokenizer.pieces), weights["lexical_idf"]
-            self._words = WordNgrams(*found, config.lexical_dim, config.sublinear_tf)
+        if config.hashes_words and spelt:
+            self._words = WordNgrams(spelt, weights["lexical_idf"], config.lexical_dim, config.sublinear_tf)
             self._lexical = backend.word_sums(self._words, config.lexical_weight, place)
         elif config.lexical_dim:
             self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)
@@ -322,14 +324,20 @@ class Banyan:
             return False
         from banyan.backends._native import embed
 
-        encoder, sums = cast(Any, self._encoder), cast(Any, self._lexical)
-        left = embed(self.tokenizer.splits_natively, encoder, sums, self.config.sublinear_tf, texts, out)
+        encoder, sums, words = cast(Any, self._encoder), cast(Any, self._lexical), self._word_flags
+        left = embed(self.tokenizer.splits_natively, encoder, sums, self.config.sublinear_tf, words, texts, out)
         if len(left):
             rows = np.zeros((len(left), self.dim), np.float32)
             self._compose(*self.tokenizer.encode([texts[i] for i in left], threads=1), rows, 1)
             out[left] = rows
         self._finish(out)
         return True
+
+    @cached_property
+    def _word_flags(self) -> np.ndarray:
+        from banyan.backends._native import word_flags
+
+        return word_flags(self.word_pieces)
 
     def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
         """Return embeddings of tokenised texts, given as ragged tokens [T] and offsets [n+1]."""
@@ -355,14 +363,13 @@ class Banyan:
 
     def _compose(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None) -> None:
         text = tokens, offsets
-        if self.config.sublinear_tf:
-            tokens, offsets = with_sublinear_tf(tokens, offsets)
+        tokens, offsets, joined = leaves_of(tokens, offsets, self.config.sublinear_tf, self.word_pieces)
         some = np.diff(offsets) > 0
         if some.all():
-            self._encoder.roots(tokens, offsets, out, n_threads)
+            self._encoder.roots(tokens, offsets, out, n_threads, joined)
         elif some.any():
             roots = np.zeros((int(some.sum()), self.dim), np.float32)
-            self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads)
+            self._encoder.roots(tokens, np.append(offsets[:-1][some], len(tokens)), roots, n_threads, joined)
             out[some] = roots
         if self._lexical:
             self._lexical.put(*(text if self._words else (tokens, offsets)), out, n_threads)
@@ -409,10 +416,11 @@ class Banyan:
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
-        kept = np.arange(len(tokens))
+        kept, whole = np.arange(len(tokens)), np.array([0, len(tokens)])
         if self.config.sublinear_tf:
-            kept = np.flatnonzero(kept_occurrences(tokens, np.array([0, len(tokens)])))
-        return text, tokens, kept, [spans[i] for i in kept], self._induced(tokens[kept])
+            kept = np.flatnonzero(kept_occurrences(tokens, whole))
+        leaves = leaves_of(tokens, whole, self.config.sublinear_tf, self.word_pieces)
+        return text, tokens, kept, [spans[i] for i in kept], self._induced(leaves.tokens, leaves.joined)
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Compose texts along given trees, such as `(S (NP the cat) (VP sat))`, instead of induced ones.
@@ -436,8 +444,8 @@ class Banyan:
             return cast("CpuEncoder", self._encoder)
         return cast("CpuEncoder", on_cpu().encoder(self.embedding, self.functions, self.config.structure, "cpu"))
 
-    def _induced(self, tokens: np.ndarray) -> Forest:
-        children = self._on_cpu.tree(tokens) if len(tokens) else np.empty((0, 2), np.int32)
+    def _induced(self, tokens: np.ndarray, joined: np.ndarray | None) -> Forest:
+        children = self._on_cpu.tree(tokens, joined) if len(tokens) else np.empty((0, 2), np.int32)
         return Forest(tokens, np.array([0, len(tokens)]), children)
 
     def _tree(
@@ -459,7 +467,7 @@ class Banyan:
         if self._lexical:
             if not self._words:
                 tokens, kept = tokens[kept], np.arange(len(kept))
-            self._lexical.put(*_under(tokens, kept, children), embeddings)
+            self._lexical.put(*tokens_under(tokens, kept, children), embeddings)
         if self.config.taught_dim:
             self._scale_parts(embeddings)
         pieces = [self.tokenizer.pieces[token] for token in forest.tokens]
@@ -505,18 +513,6 @@ def _all_strings(texts: Iterable[Any]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"texts[{index}] is {type(text).__name__}, not str")
     return texts
-
-
-def _under(tokens: np.ndarray, kept: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens from the first to the last leaf under each node of a tree, ragged. kept: which are leaves.
-    Those after the last leaf of all belong to it."""
-    first, end = kept.tolist(), (kept + 1).tolist()
-    end[-1:] = [len(tokens)] * bool(end)
-    for left, right in children.tolist():
-        first.append(first[left])
-        end.append(end[right])
-    starts = np.array(first, np.int64)
-    return runs_of_tokens(tokens, starts, np.array(end, np.int64) - starts)
 
 
 def _wants_bar(show: bool | None, n: int) -> bool:

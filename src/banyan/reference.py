@@ -61,9 +61,12 @@ def greedy(
     dropout: Dropout = NO_DROPOUT,
     plain: bool = False,
     structure: str = "induced",
+    joined: np.ndarray | None = None,
 ) -> Forest:
     """Merge, in each sentence, the most similar adjacent pair (or the one that `structure` prefers) until one node is
     left. Ties go to the leftmost pair. In plain trees every occurrence has its own dropout mask.
+
+    joined: tokens that are in one word with the token before [T]. If given, pairs within words merge first.
     """
 
     def dropped(vector: Vector, place: int, key: int, occurrence: int) -> Vector:
@@ -77,7 +80,10 @@ def greedy(
             key = leaf_key(int(tokens[i]))
             frontier.append(Span(i, key, dropped(embedding[tokens[i]], LEAF, key, i), i, i + 1))
         while len(frontier) > 1:
-            i = int(np.argmax([score(a, b, structure) for a, b in pairwise(frontier)]))  # the first of equals
+            scores = np.array([float(score(a, b, structure)) for a, b in pairwise(frontier)])
+            inside = np.array([joined is not None and joined[b.first] for b in frontier[1:]])
+            may_merge = inside if inside.any() else ~inside
+            i = int(np.argmax(np.where(may_merge, scores, -np.inf)))  # the first of equals
             a, b = frontier[i : i + 2]
             node, key = T + len(children), node_key(a.key, b.key)
             parent = dropped(compose(a.vector, b.vector, f), NODE, key, node)

@@ -226,7 +226,7 @@ def test_wrong_tables_are_refused_and_not_read():
         kernels.Characters(*known, 3)
     trees = kernels.Trees(np.ones((5, 4), np.float32), *[np.ones(4, np.float32)] * 3, 4, 2, False, 0)
     out = np.zeros((2, 4), np.float32)
-    good = np.array([1, 4, 0], np.int32), np.array([0, 2, 3]), out, 0, 2
+    good = np.array([1, 4, 0], np.int32), np.array([0, 2, 3]), out, 0, 2, None
     trees.roots(*good)
     assert out.all()
     for place, value in (
@@ -239,6 +239,8 @@ def test_wrong_tables_are_refused_and_not_read():
         (2, np.zeros((2, 4), np.float64)),
         (3, -1),
         (4, 3),
+        (5, np.zeros(2, np.bool_)),
+        (5, np.zeros(3, np.int32)),
     ):
         with pytest.raises((ValueError, TypeError)):
             trees.roots(*(value if i == place else given for i, given in enumerate(good)))
@@ -264,7 +266,8 @@ def test_a_text_none_of_whose_tokens_count_gets_zeros():
     trees = kernels.Trees(np.ones((400, 4), np.float32), *[np.ones(4, np.float32)] * 3, 4, 2, False, 0)
     out, left, missing = np.ones((3, 4), np.float32), np.zeros(3, np.uint8), np.zeros(0x11000, np.uint8)
     second = np.array([2])  # the first occurrence of a token does not count
-    kernels.embed(fast.pieces, fast.characters, trees, None, 4, second, ["the", "the the the", ""], out, left, missing)
+    words, texts = np.empty(0, np.uint8), ["the", "the the the", ""]
+    kernels.embed(fast.pieces, fast.characters, trees, None, 4, second, words, texts, out, left, missing)
     assert not out[[0, 2]].any()
     assert out[1].any()
 

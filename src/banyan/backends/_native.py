@@ -12,6 +12,7 @@ from banyan.backends.interface import LexicalSums
 from banyan.config import SETTINGS
 from banyan.model.functions import Functions, per_channel, sigmoid
 from banyan.model.graph import KEPT, runs_of_sentences
+from banyan.model.whole_words import WordPieces
 from banyan.model.word_ngrams import WordNgrams, block_of
 from banyan.support import threads
 from banyan.tokenizer.tables import PAGES
@@ -41,11 +42,19 @@ class Encoder:
             self.embedding, *(np.ascontiguousarray(gate, np.float32) for gate in gates), *shape, kind
         )
 
-    def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        _in_runs(self.trees.roots, tokens, offsets, out, n_threads)
+    def roots(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        out: np.ndarray,
+        n_threads: int | None = None,
+        joined: np.ndarray | None = None,
+    ) -> None:
+        _in_runs(self.trees.roots, tokens, offsets, out, n_threads, (joined,))
 
-    def tree(self, tokens: np.ndarray) -> np.ndarray:
-        return np.frombuffer(self.trees.induce(np.ascontiguousarray(tokens, np.int32)), np.int32).reshape(-1, 2)
+    def tree(self, tokens: np.ndarray, joined: np.ndarray | None = None) -> np.ndarray:
+        children = self.trees.induce(np.ascontiguousarray(tokens, np.int32), joined)
+        return np.frombuffer(children, np.int32).reshape(-1, 2)
 
     def phrases(self, tokens: np.ndarray, children: np.ndarray) -> np.ndarray:
         rows = np.empty((len(tokens) + len(children), self.embedding.shape[1]), np.float32)
@@ -65,10 +74,10 @@ class Sums:
 
 
 def _in_runs(
-    kernel: Any, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None
+    kernel: Any, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None, more: tuple = ()
 ) -> None:
     tokens, offsets = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
-    threads.run(kernel, [(tokens, offsets, out, *run) for run in runs_of_sentences(offsets, 8192)], n_threads)
+    threads.run(kernel, [(tokens, offsets, out, *run, *more) for run in runs_of_sentences(offsets, 8192)], n_threads)
 
 
 class Native:
@@ -96,17 +105,31 @@ class Native:
         return Sums(self.kernels.Lexical(ngrams.dim, weight, None, arrays, block_of(ngrams.dim)))
 
 
+def word_flags(words: WordPieces | None) -> np.ndarray:
+    """What each piece can be in a word, as `embed` takes it; empty if words do not matter."""
+    if words is None:
+        return np.empty(0, np.uint8)
+    return words.begins + np.uint8(2) * words.solid + np.uint8(4) * words.blank
+
+
 def embed(
-    split: Splitting, encoder: Encoder, lexical: Sums | None, sublinear_tf: bool, texts: Sequence[str], out: np.ndarray
+    split: Splitting,
+    encoder: Encoder,
+    lexical: Sums | None,
+    sublinear_tf: bool,
+    words: np.ndarray,
+    texts: Sequence[str],
+    out: np.ndarray,
 ) -> np.ndarray:
-    """Write the embeddings of texts to `out` on one thread. Return which texts are left to the library `tokenizers`."""
+    """Write the embeddings of texts to `out` on one thread. Return which texts are left to the library `tokenizers`.
+    words: of word_flags."""
     missing = np.zeros(PAGES, np.uint8)
 
     def run(texts: Sequence[str], out: np.ndarray) -> np.ndarray:
         left = np.empty(len(texts), np.uint8)
         tables = split.pieces, split.characters, encoder.trees, lexical and lexical.lexical
         kept = KEPT if sublinear_tf else NONE_KEPT
-        split.kernels.embed(*tables, out.shape[1], kept, texts, out, left, missing)
+        split.kernels.embed(*tables, out.shape[1], kept, words, texts, out, left, missing)
         return np.flatnonzero(left)
 
     left = run(texts, out)

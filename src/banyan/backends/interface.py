@@ -45,14 +45,22 @@ class UpPass(Protocol):
 class Encoder(Protocol):
     """Computes the roots of sentences, without gradients."""
 
-    def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        """Write the roots to the first E columns of `out` [B, ...]. No sentence may be empty. n_threads: of the CPU."""
+    def roots(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        out: np.ndarray,
+        n_threads: int | None = None,
+        joined: np.ndarray | None = None,
+    ) -> None:
+        """Write the roots to the first E columns of `out` [B, ...]. No sentence may be empty. n_threads: of the CPU.
+        joined: as in Backend.structure."""
 
 
 class CpuEncoder(Encoder, Protocol):
     """Also returns trees and the vectors of all their nodes."""
 
-    def tree(self, tokens: np.ndarray) -> np.ndarray:
+    def tree(self, tokens: np.ndarray, joined: np.ndarray | None = None) -> np.ndarray:
         """Return the tree over the tokens of one text (at least one): the children of its merges, int32 [n-1, 2]."""
 
     def phrases(self, tokens: np.ndarray, children: np.ndarray) -> np.ndarray:
@@ -100,9 +108,11 @@ class Backend(Encodes, Protocol):
         plain: bool = False,
         structure: str = "induced",
         halves: str = "side",
+        joined: np.ndarray | None = None,
     ) -> Any:
         """Algorithm 1: induce the trees of a batch and entangle them into one graph, or leave them plain. Merges see
-        vectors after dropout. structure, halves: as in the settings."""
+        vectors after dropout. structure, halves: as in the settings. joined: tokens that are in one word with the token
+        before [T]; if given, the pieces of a word merge first."""
 
     def up_and_down(
         self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT

@@ -22,7 +22,8 @@ from banyan.classify.head import Head, gradient_of_scores, gradient_of_table, sc
 from banyan.classify.settings import Settings
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError, first_line
-from banyan.model.graph import entangle, with_sublinear_tf
+from banyan.model.graph import entangle
+from banyan.model.whole_words import leaves_of
 from banyan.support import files
 from banyan.support.display import Display
 from banyan.support.rows import normalize_rows
@@ -256,11 +257,11 @@ class _Up(NamedTuple):
         tokens = np.concatenate([part.tokens for part in texts])
         sizes = np.concatenate([np.diff(part.offsets) for part in texts])
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        if model.config.sublinear_tf:
-            tokens, offsets = with_sublinear_tf(tokens, offsets)
+        tokens, offsets, joined = leaves_of(tokens, offsets, model.config.sublinear_tf, model.word_pieces)
         token, rows = np.unique(tokens, return_inverse=True)
         leaves, f = embedding[token], model.functions
-        forest, _ = _numba.induce(tokens, offsets, leaves, rows.astype(np.int32), f, structure=model.config.structure)
+        given, structure = (tokens, offsets, leaves, rows.astype(np.int32), f), model.config.structure
+        forest, _ = _numba.induce(*given, structure=structure, joined=joined)
         graph = entangle(forest)
         return cls(graph, _numba.up_pass(graph, embedding[graph.token], f), model)
 

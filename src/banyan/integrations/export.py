@@ -176,6 +176,8 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     config = model.config
     if config.structure != "induced":
         raise BanyanError(f"only models with induced trees can be exported to ONNX, not {config.structure} ones")
+    if config.whole_words:
+        raise BanyanError("a model that merges whole words first cannot be exported to ONNX: use --format static")
     if lexical and config.hashes_words:
         raise BanyanError(
             "ONNX cannot hash the n-grams of words: export without the lexical dimensions (--no-lexical), "

@@ -17,7 +17,7 @@ import tokenizers
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.integrations import as_model, opening
-from banyan.model.graph import with_sublinear_tf
+from banyan.model.whole_words import leaves_of
 from banyan.support.needs import needs
 
 with needs("BanyanModule"):
@@ -43,6 +43,7 @@ class BanyanModule(InputModule):
         self._banyan = as_model(model)
         config = replace(self._banyan.config, objective="contrastive", lexical_dim=0)  # the part that learns
         self.trees = BanyanModel(config, len(self._banyan.embedding))
+        self.trees.read_words(self._banyan.tokenizer.pieces)
         for name, parameter in self.trees.named_parameters():
             parameter.data = torch.from_numpy(self._banyan.weights[name].copy())
             parameter.requires_grad_(name in _ENCODES)
@@ -108,12 +109,11 @@ class BanyanModule(InputModule):
         self._seen = None  # an optimizer step may follow
         config, device = self._banyan.config, self.trees.embedding.device
         lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical_dim else None
-        if config.sublinear_tf:
-            tokens, offsets = with_sublinear_tf(tokens, offsets)
+        tokens, offsets, joined = leaves_of(tokens, offsets, config.sublinear_tf, self.trees.word_pieces)
         some = np.flatnonzero(np.diff(offsets))
         learnt = torch.zeros(len(offsets) - 1, config.dim, device=device)
         if len(some):
-            graph = self.trees.structure(tokens, np.append(offsets[some], len(tokens)))
+            graph = self.trees.structure(tokens, np.append(offsets[some], len(tokens)), joined=joined)
             learnt = learnt.index_copy(0, torch.from_numpy(some).to(device), self.trees(graph).roots)
         if lexical is None and not config.taught_dim:
             return learnt

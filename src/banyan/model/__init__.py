@@ -10,6 +10,7 @@ crops         the two parts of each sentence, for InfoNCE
 initial       initial token vectors: character n-gram sketches and PPMI
 lexical       the lexical dimensions of an embedding
 weights       read weights from a file and check them
+whole_words   words whose pieces merge first
 word_ngrams   the n-grams of whole words, from tokens, for the lexical dimensions
 
 Importing this package imports none of its modules. Only BanyanModel, objective and initial need torch.

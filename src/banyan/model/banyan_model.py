@@ -4,6 +4,7 @@ the objective needs one."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from banyan.config import Config
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
 from banyan.model.graph import Forest, Graph, check_ragged, disentangled, entangle
-from banyan.model.word_ngrams import BUCKETS
+from banyan.model.whole_words import WordPieces, joined_tokens
+from banyan.model.word_ngrams import BUCKETS, spelling
 
 __all__ = ["BanyanModel", "Passes"]
 
@@ -45,6 +47,7 @@ class BanyanModel(nn.Module):
             self.lexical = nn.Parameter(sketches, requires_grad=False)
         self.lexical_scale: nn.Parameter | None = None  # in tuning, of the weights of n-grams
         self.embedding_before: Tensor | None = None  # token vectors to stay near
+        self.word_pieces: WordPieces | None = None  # of the vocabulary, if whole words merge first
         self.initialise(config.seed)
 
     @torch.no_grad()
@@ -79,14 +82,28 @@ class BanyanModel(nn.Module):
         """The back end chosen by name, or else the one for the device of the weights."""
         if self._backend:
             return backends.named(self._backend)
-        return backends.choose(self.embedding.device, self.config.matrix_width)
+        return backends.choose(self.embedding.device, self.config.matrix_width, self.config.whole_words)
 
-    def structure(self, tokens: np.ndarray, offsets: np.ndarray, dropout: Dropout = NO_DROPOUT) -> Any:
-        """The graph of a batch, in the back end's own form. Merges see vectors after dropout."""
+    def read_words(self, pieces: Sequence[str]) -> None:
+        """Tell the model what the pieces of its vocabulary are, if whole words merge first."""
+        self.word_pieces = WordPieces.of(spelling(pieces)) if self.config.whole_words else None
+
+    def structure(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        dropout: Dropout = NO_DROPOUT,
+        joined: np.ndarray | None = None,
+    ) -> Any:
+        """The graph of a batch, in the back end's own form. Merges see vectors after dropout. joined: as in Backend; by
+        default, if whole words merge first, that of all tokens."""
         tokens, offsets = check_ragged(tokens, offsets)
+        if self.config.whole_words and joined is None:
+            assert self.word_pieces is not None, "call read_words first"
+            joined = joined_tokens(tokens, offsets, self.word_pieces)
         plain, structure, halves = self.config.trees == "plain", self.config.structure, self.config.halves
-        weights = self.embedding, self.functions
-        return self.backend.structure(tokens, offsets, *weights, dropout, plain, structure, halves)
+        batch = tokens, offsets, self.embedding, self.functions
+        return self.backend.structure(*batch, dropout, plain, structure, halves, joined)
 
     def graph_of(self, forest: Forest) -> Graph:
         """The graph of given trees."""

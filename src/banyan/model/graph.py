@@ -177,3 +177,15 @@ def _check_tree(local: np.ndarray, n: int, sentence: int) -> None:
             raise BanyanError(f"merge {k} of sentence {sentence} joins {left} and {right}, which are not neighbours")
         used |= {left, right}
         spans.append((spans[left][0], spans[right][1]))
+
+
+def tokens_under(tokens: np.ndarray, kept: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tokens from the first to the last leaf under each node of a tree, ragged. kept: which are leaves.
+    Those after the last leaf of all belong to it."""
+    first, end = kept.tolist(), (kept + 1).tolist()
+    end[-1:] = [len(tokens)] * bool(end)
+    for left, right in children.tolist():
+        first.append(first[left])
+        end.append(end[right])
+    starts = np.array(first, np.int64)
+    return runs_of_tokens(tokens, starts, np.array(end, np.int64) - starts)

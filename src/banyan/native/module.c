@@ -115,16 +115,19 @@ typedef struct {
     const Trees *trees;
     const Lexical *lexical; /* or NULL */
     int64_t columns, kept[32], n_kept;
+    const uint8_t *words; /* of each piece: BEGINS, SOLID, BLANK; or NULL */
     float *out;
     uint8_t *left, *missing;
 } Work;
 
 enum { MOST_FETCHED = 256 }; /* rows, which fit into the cache */
+enum { BEGINS = 1, SOLID = 2, BLANK = 4 }; /* of a piece, as in banyan.model.whole_words.WordPieces */
 
 /* The tokens of a text, and those of them that are leaves. */
 typedef struct {
     int32_t *tokens, *kept;
-    int64_t n, n_leaves, capacity, room;
+    uint8_t *joined; /* of each leaf: whether it is in one word with the leaf before; if words matter */
+    int64_t n, n_leaves, capacity, room, room_joined;
 } Pending;
 
 typedef struct {
@@ -145,7 +148,7 @@ typedef struct {
     int64_t prepared; /* texts */
 } Scratch;
 
-static void free_pending(Pending *text) { free(text->tokens), free(text->kept); }
+static void free_pending(Pending *text) { free(text->tokens), free(text->kept), free(text->joined); }
 
 static void free_scratch(Scratch *scratch) {
     free(scratch->window.tokens), free(scratch->repeats.seen);
@@ -154,6 +157,31 @@ static void free_scratch(Scratch *scratch) {
         free_pending(&scratch->lanes[i].text), free_space(&scratch->lanes[i].tree);
     free_sums(&scratch->sums);
     PyMem_RawFree(scratch);
+}
+
+/* Find which tokens are in one word with the token before (banyan.model.whole_words). False: out of memory. */
+static bool join(const Work *work, Pending *text) {
+    if (text->room_joined < text->n) {
+        uint8_t *joined = realloc(text->joined, (size_t)text->n * 2);
+        if (!joined)
+            return false;
+        text->joined = joined;
+        text->room_joined = 2 * text->n;
+    }
+    int64_t last = -1; /* the last solid piece since white space */
+    for (int64_t at = 0; at < text->n; at++) {
+        uint8_t kind = work->words[text->tokens[at]];
+        uint8_t next = at + 1 < text->n ? work->words[text->tokens[at + 1]] : 0;
+        if (kind & BEGINS)
+            last = -1;
+        text->joined[at] = 0;
+        if (kind & SOLID || (kind & BLANK && next & SOLID && !(next & BEGINS))) {
+            if (last >= 0)
+                memset(text->joined + last + 1, 1, (size_t)(at - last));
+            last = at;
+        }
+    }
+    return true;
 }
 
 /* Find the occurrences of tokens that count. False: out of memory. */
@@ -168,9 +196,16 @@ static bool keep(const Work *work, Pending *text, Repeats *repeats) {
     if (!begin_text(repeats, text->n))
         return false;
     text->n_leaves = 0;
+    uint8_t together = 1; /* whether all tokens since the last leaf are in one word with it */
     for (int64_t at = 0; at < text->n; at++) {
+        bool leaf = is_kept(next_occurrence(repeats, (uint32_t)text->tokens[at]), work->kept, work->n_kept);
         text->kept[text->n_leaves] = text->tokens[at];
-        text->n_leaves += is_kept(next_occurrence(repeats, (uint32_t)text->tokens[at]), work->kept, work->n_kept);
+        if (work->words) {
+            together &= text->joined[at];
+            text->joined[text->n_leaves] = together; /* never after `at`, so what is read later is still there */
+            together |= leaf;
+        }
+        text->n_leaves += leaf;
     }
     return true;
 }
@@ -187,7 +222,7 @@ static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *
     *left = next->n == LEFT_OVER;
     if (next->n <= 0)
         return next->n != NO_MEMORY;
-    if (work->n_kept && !keep(work, next, &scratch->repeats))
+    if ((work->words && !join(work, next)) || (work->n_kept && !keep(work, next, &scratch->repeats)))
         return false;
     const int32_t *leaves = leaves_of(work, next);
     const Trees *trees = work->trees;
@@ -229,7 +264,8 @@ static bool take_next(const Work *work, const Text *texts, int64_t n, Lane *lane
             lane->merges = text.n_leaves - 1;
             if (work->lexical)
                 fetch_terms(work->lexical, text.tokens, text.n);
-            return plant(work->trees, leaves_of(work, &text), text.n_leaves, &lane->tree, NULL);
+            const uint8_t *joined = work->words ? text.joined : NULL;
+            return plant(work->trees, leaves_of(work, &text), joined, text.n_leaves, &lane->tree, NULL);
         }
         memset(row, 0, (size_t)work->columns * sizeof *row);
     }
@@ -290,15 +326,15 @@ static bool take_kept(Work *work, PyObject *of_kept) {
     return fine;
 }
 
-/* embed(pieces, characters, trees, lexical or None, columns, kept, texts, out, left, missing): the embeddings of texts go
-   to `out` [n, columns]. `left` [n] says which texts could not be split, `missing` which pages of characters were
-   missing. */
+/* embed(pieces, characters, trees, lexical or None, columns, kept, words, texts, out, left, missing): the embeddings of
+   texts go to `out` [n, columns]. `words` [V] says what pieces can be in a word, or is empty. `left` [n] says which texts
+   could not be split, `missing` which pages of characters were missing. */
 static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *pieces, *characters, *trees, *lexical, *kept, *given;
-    PyObject *arrays[3];
+    PyObject *arrays[4];
     long long columns;
-    if (!PyArg_ParseTuple(args, "O!O!O!OLOOOOO", PiecesType, &pieces, CharactersType, &characters, TreesType, &trees,
-                          &lexical, &columns, &kept, &given, &arrays[0], &arrays[1], &arrays[2]))
+    if (!PyArg_ParseTuple(args, "O!O!O!OLOOOOOO", PiecesType, &pieces, CharactersType, &characters, TreesType, &trees,
+                          &lexical, &columns, &kept, &arrays[3], &given, &arrays[0], &arrays[1], &arrays[2]))
         return NULL;
     if (lexical != Py_None && !PyObject_TypeCheck(lexical, LexicalType)) {
         PyErr_SetString(PyExc_TypeError, "lexical must be a Lexical or None");
@@ -311,22 +347,24 @@ static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
         .lexical = lexical == Py_None ? NULL : &((LexicalObject *)lexical)->lexical,
         .columns = columns,
     };
-    Py_buffer views[3] = {{0}};
+    Py_buffer views[4] = {{0}};
     PyObject *strings = take_kept(&work, kept) ? PySequence_Tuple(given) : NULL;
     Text *texts = strings ? texts_of(strings) : NULL;
     bool fine = texts && get(arrays[0], &views[0], 4, true, "out") && get(arrays[1], &views[1], 1, true, "left") &&
-                get(arrays[2], &views[2], 1, true, "missing");
+                get(arrays[2], &views[2], 1, true, "missing") && get(arrays[3], &views[3], 1, false, "words");
     int64_t n = fine ? PyTuple_GET_SIZE(strings) : 0;
     fine = fine && !refuse(!fits(&work, n, &views[0], &views[1], &views[2]), "the shape of a weight or of the result");
+    fine = fine && !refuse(views[3].len && views[3].len < work.pieces->n_pieces, "the size of words");
     if (fine) {
         work.out = views[0].buf, work.left = views[1].buf, work.missing = views[2].buf;
+        work.words = views[3].len ? views[3].buf : NULL;
         Py_BEGIN_ALLOW_THREADS;
         fine = embed_all(&work, texts, n);
         Py_END_ALLOW_THREADS;
         if (!fine)
             PyErr_NoMemory();
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (views[i].obj)
             PyBuffer_Release(&views[i]);
     PyMem_RawFree(texts);

@@ -158,14 +158,17 @@ typedef struct {
     int64_t n, merges, blocks; /* tokens, pairs merged so far, blocks of ranks */
     int shift;
     int32_t used, *children;
+    const uint8_t *joined; /* tokens that are in one word with the token before, or NULL */
 } Space; /* a tree that grows */
 
-/* Begin a tree over n > 0 tokens: it takes n - 1 merges. `children`, if not NULL, gets n - 1 pairs of node numbers.
-   False: out of memory. */
-bool plant(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children);
+/* Begin a tree over n > 0 tokens: it takes n - 1 merges. `joined`, if not NULL, says which tokens are in one word with the
+   token before: pairs within words merge first. `children`, if not NULL, gets n - 1 pairs of node numbers. False: out of
+   memory. */
+bool plant(const Trees *trees, const int32_t *tokens, const uint8_t *joined, int64_t n, Space *space, int32_t *children);
 void merge_best(const Trees *trees, Space *space);
 /* Do all of it. Return the root, or NULL if there is no memory. */
-const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children);
+const float *induce(const Trees *trees, const int32_t *tokens, const uint8_t *joined, int64_t n, Space *space,
+                    int32_t *children);
 void free_space(Space *space);
 
 /* --- Lexical dimensions --- */

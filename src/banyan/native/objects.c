@@ -303,15 +303,34 @@ static PyObject *trees_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUS
     return (PyObject *)self;
 }
 
-/* roots(tokens, offsets, out, first, end): to the first columns of `out`; texts without tokens are left alone. */
+/* An array with a byte for each of n tokens, or None. False, with an exception: it is something else. */
+static bool get_joined(PyObject *joined, Py_buffer *view, int64_t n) {
+    *view = (Py_buffer){0};
+    if (joined == Py_None)
+        return true;
+    if (!get(joined, view, 1, false, "joined"))
+        return false;
+    if (!refuse(view->len != n, "the size of joined"))
+        return true;
+    PyBuffer_Release(view);
+    return false;
+}
+
+/* roots(tokens, offsets, out, first, end, joined or None): to the first columns of `out`; texts without tokens are left
+   alone. */
 static PyObject *trees_roots(PyObject *self, PyObject *args) {
     const Trees *trees = &((TreesObject *)self)->trees;
-    PyObject *tokens, *offsets, *out;
+    PyObject *tokens, *offsets, *out, *of_joined;
     long long first, end;
     Batch batch;
-    if (!PyArg_ParseTuple(args, "OOOLL", &tokens, &offsets, &out, &first, &end) ||
+    Py_buffer joined;
+    if (!PyArg_ParseTuple(args, "OOOLLO", &tokens, &offsets, &out, &first, &end, &of_joined) ||
         !get_batch(&batch, tokens, offsets, out, first, end, trees->n_tokens, 4))
         return NULL;
+    if (!get_joined(of_joined, &joined, count(&batch.tokens))) {
+        release(&batch);
+        return NULL;
+    }
     bool room = true, wide = batch.columns >= trees->size || first == end;
     Py_BEGIN_ALLOW_THREADS;
     Space space = {0};
@@ -320,7 +339,8 @@ static PyObject *trees_roots(PyObject *self, PyObject *args) {
         int64_t n = bounds[i + 1] - bounds[i];
         if (n == 0)
             continue;
-        const float *root = induce(trees, (const int32_t *)batch.tokens.buf + bounds[i], n, &space, NULL);
+        const uint8_t *own = joined.obj ? (const uint8_t *)joined.buf + bounds[i] : NULL;
+        const float *root = induce(trees, (const int32_t *)batch.tokens.buf + bounds[i], own, n, &space, NULL);
         room = root != NULL;
         if (root)
             memcpy((float *)batch.out.buf + i * batch.columns, root, (size_t)trees->size * sizeof(float));
@@ -328,18 +348,26 @@ static PyObject *trees_roots(PyObject *self, PyObject *args) {
     free_space(&space);
     Py_END_ALLOW_THREADS;
     release(&batch);
+    if (joined.obj)
+        PyBuffer_Release(&joined);
     if (refuse(!wide, "the number of columns"))
         return NULL;
     return room ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
-/* induce(tokens) -> the bytes of int32 [n - 1, 2]: the tree over one text; node n + k is the k-th merge. */
-static PyObject *trees_induce(PyObject *self, PyObject *tokens) {
+/* induce(tokens, joined or None) -> the bytes of int32 [n - 1, 2]: the tree over one text; node n + k is the k-th
+   merge. */
+static PyObject *trees_induce(PyObject *self, PyObject *args) {
     const Trees *trees = &((TreesObject *)self)->trees;
-    Py_buffer view;
-    if (!get(tokens, &view, 4, false, "tokens"))
+    PyObject *tokens, *of_joined;
+    Py_buffer view, joined;
+    if (!PyArg_ParseTuple(args, "OO", &tokens, &of_joined) || !get(tokens, &view, 4, false, "tokens"))
         return NULL;
     int64_t n = count(&view);
+    if (!get_joined(of_joined, &joined, n)) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
     PyObject *children = NULL;
     if (!refuse(n > INT32_MAX / 2 || outside(view.buf, n, trees->n_tokens), "a token"))
         children = PyBytes_FromStringAndSize(NULL, n ? (n - 1) * 8 : 0);
@@ -348,7 +376,7 @@ static PyObject *trees_induce(PyObject *self, PyObject *tokens) {
         int32_t *out = (int32_t *)PyBytes_AS_STRING(children);
         Py_BEGIN_ALLOW_THREADS;
         Space space = {0};
-        room = induce(trees, view.buf, n, &space, out) != NULL;
+        room = induce(trees, view.buf, joined.buf, n, &space, out) != NULL;
         free_space(&space);
         Py_END_ALLOW_THREADS;
         if (!room) {
@@ -357,6 +385,8 @@ static PyObject *trees_induce(PyObject *self, PyObject *tokens) {
         }
     }
     PyBuffer_Release(&view);
+    if (joined.obj)
+        PyBuffer_Release(&joined);
     return children;
 }
 
@@ -496,7 +526,7 @@ PyTypeObject *PiecesType, *CharactersType, *TreesType, *LexicalType;
 
 static PyMethodDef trees_methods[] = {
     {"roots", trees_roots, METH_VARARGS, NULL},
-    {"induce", trees_induce, METH_O, NULL},
+    {"induce", trees_induce, METH_VARARGS, NULL},
     {"compose", trees_compose, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

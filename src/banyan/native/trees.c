@@ -8,6 +8,8 @@
 
 #define GOLDEN 0x9E3779B97F4A7C15u
 #define GONE INT64_MIN
+#define ONE ((int64_t)1 << 61) /* the rank of a cosine of 1 */
+#define INSIDE (3 * ONE - 1)   /* added to the ranks of pairs within a word, which rank above all others */
 
 enum { INDUCED, RANDOM, BALANCED }; /* the last one is right-branching */
 
@@ -55,13 +57,20 @@ static inline double cosine(float dot, float norm_a, float norm_b, bool same) {
 
 static inline uint64_t node_key(uint64_t left, uint64_t right) { return mix(left * GOLDEN + right); }
 
-/* The score of neighbours a and b that span tokens first..last, as an integer with the same order. */
-static inline int64_t rank_of(int structure, const Space *space, float dot, int64_t a, int64_t b, int64_t last) {
+static inline int64_t score_of(int structure, const Space *space, float dot, int64_t a, int64_t b, int64_t last) {
     if (structure == INDUCED)
         return (int64_t)(cosine(dot, space->norm[a], space->norm[b], space->key[a] == space->key[b]) * 0x1p61);
     if (structure == RANDOM)
         return (int64_t)(node_key(space->key[a], space->key[b]) >> 33);
     return structure == BALANCED ? a - last : a;
+}
+
+/* The score of neighbours a and b that span tokens a..last, as an integer with the same order. */
+static inline int64_t rank_of(int structure, const Space *space, float dot, int64_t a, int64_t b, int64_t last) {
+    int64_t rank = score_of(structure, space, dot, a, b, last);
+    if (space->joined && space->joined[b])
+        rank = (rank > -ONE ? rank : -ONE) + INSIDE;
+    return rank;
 }
 
 static inline void best_of_block(Space *space, int64_t block) {
@@ -101,7 +110,7 @@ static inline float *place_of_parent(Space *space, int64_t i, int64_t j, size_t 
     return space->work + (size_t)slot * stride;
 }
 
-bool plant(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children) {
+bool plant(const Trees *trees, const int32_t *tokens, const uint8_t *joined, int64_t n, Space *space, int32_t *children) {
     if (!reserve(space, n, trees->size))
         return false;
     space->n = n;
@@ -109,6 +118,7 @@ bool plant(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, i
     space->used = 0;
     space->shift = 6;
     space->children = children;
+    space->joined = joined;
     while (n >> (2 * space->shift) > 0)
         space->shift++;
     space->blocks = ((n - 1) >> space->shift) + 1;
@@ -156,8 +166,9 @@ void merge_best(const Trees *trees, Space *space) {
         best_of_block(space, of_j);
 }
 
-const float *induce(const Trees *trees, const int32_t *tokens, int64_t n, Space *space, int32_t *children) {
-    if (!plant(trees, tokens, n, space, children))
+const float *induce(const Trees *trees, const int32_t *tokens, const uint8_t *joined, int64_t n, Space *space,
+                    int32_t *children) {
+    if (!plant(trees, tokens, joined, n, space, children))
         return NULL;
     while (space->merges < n - 1)
         merge_best(trees, space);

@@ -28,7 +28,7 @@ _COPIES = "copies-"  # of what can be read only once, until the run begins: the 
 
 # Settings that a model given as --init fixes.
 _FIXED = (
-    "dim", "channels", "functions", "structure",
+    "dim", "channels", "functions", "structure", "whole_words",
     "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf",
     "lexical_dim", "lexical_weight", "lexical_ngrams", "taught_dim", "taught_weight",
 )  # fmt: skip

@@ -16,9 +16,9 @@ from banyan.encoder import Banyan
 from banyan.model import BanyanModel
 from banyan.model.crops import Cut
 from banyan.model.dropout import Dropout
-from banyan.model.graph import with_sublinear_tf
 from banyan.model.ngram_weights import Hashed, NgramCounts, stored
 from banyan.model.pairing import Belonging
+from banyan.model.whole_words import leaves_of
 from banyan.model.word_ngrams import spelling
 from banyan.support import devices, files
 from banyan.support.display import Display
@@ -129,9 +129,8 @@ class TuningRun(Run):
             batch: Batches = part[indices]
             tokens, offsets = batch.batch()
             known = self._belonging(batch, tokens, offsets)
-            if self.config.sublinear_tf:
-                tokens, offsets = with_sublinear_tf(tokens, offsets)
-            yield self.model.structure(tokens, offsets, dropout), known
+            leaves = leaves_of(tokens, offsets, self.config.sublinear_tf, self.model.word_pieces)
+            yield self.model.structure(leaves.tokens, leaves.offsets, dropout, leaves.joined), known
 
     def _belonging(self, batch: Batches, tokens: np.ndarray, offsets: np.ndarray) -> Belonging:
         def sent(array: np.ndarray) -> Tensor:

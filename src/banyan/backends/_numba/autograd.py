@@ -28,12 +28,13 @@ def graph_of_batch(
     plain: bool,
     structure: str,
     halves: str,
+    joined: np.ndarray | None = None,
 ) -> Graph:
     """Backend.structure on the CPU. The weights may be on any device, because the leaves are copied."""
     token, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
     leaves = _dropped_leaves(embedding, token, leaf_keys(token, plain), dropout)
     f = _as_numpy(functions)
-    forest, _ = induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure)
+    forest, _ = induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure, joined)
     return disentangled(forest, halves) if plain else entangle(forest)
 
 

@@ -34,10 +34,11 @@ class Numba:
         plain: bool = False,
         structure: str = "induced",
         halves: str = "side",
+        joined: np.ndarray | None = None,
     ) -> Any:
         from banyan.backends._numba.autograd import graph_of_batch
 
-        return graph_of_batch(tokens, offsets, embedding, functions, dropout, plain, structure, halves)
+        return graph_of_batch(tokens, offsets, embedding, functions, dropout, plain, structure, halves, joined)
 
     def up_and_down(
         self, graph: Any, embedding: Tensor, functions: tuple[Tensor, ...], dropout: Dropout = NO_DROPOUT

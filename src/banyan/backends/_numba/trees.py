@@ -17,6 +17,9 @@ from banyan.model.graph import Forest, disentangled, runs_of_sentences
 from banyan.support import threads
 
 GONE = np.int64(-(2**63))  # ranks below every pair
+ONE = np.int64(2**61)  # the rank of a cosine of 1
+INSIDE = np.int64(3 * 2**61 - 1)  # added to the ranks of pairs within a word, which rank above all others
+NOT_JOINED = np.empty(0, np.bool_)  # words do not matter
 INDUCED, RANDOM, BALANCED = range(3)  # as in SETTINGS["structure"].choices; the last one is right-branching
 
 
@@ -51,9 +54,9 @@ def _cosine(dot, norm_a, norm_b, same):
 
 
 @inlined
-def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
+def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last, inside):
     """score() of two neighbours that span tokens first..last, as an integer with the same order. The search below then
-    consists of integer comparisons without branches."""
+    consists of integer comparisons without branches. inside: they are in the same word."""
     rank = np.int64(first)  # right-branching
     if structure == INDUCED:
         rank = np.int64(_cosine(dot, norm_a, norm_b, key_a == key_b) * 2.0**61)
@@ -61,6 +64,8 @@ def _rank(structure, dot, norm_a, norm_b, key_a, key_b, first, last):
         rank = np.int64(node_key(key_a, key_b) >> np.uint64(33))
     elif structure == BALANCED:
         rank = np.int64(first) - np.int64(last)
+    if inside:
+        rank = max(rank, -ONE) + INSIDE
     return rank
 
 
@@ -109,7 +114,7 @@ def _merge(rows, a, b, left, right, comp_l, comp_r, bias):
 
 @kernel
 def _induce_sentence(
-    tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure, children, similarity, space
+    tokens, joined, first, last, merge_id, leaves, rows, gates, noise, plain, structure, children, similarity, space
 ):
     """Merge sentence first..last in space.work. A parent replaces its left child, so the root ends up in row 0.
     `children` and `similarity` are written from row 0 on.
@@ -117,7 +122,7 @@ def _induce_sentence(
     A merge changes only two scores. Ranks are kept in blocks of about √n (at least 64), and the best of each block
     is stored, so that finding the next pair takes O(√n).
     """
-    n, E = last - first, leaves.shape[1]
+    n, E, whole = last - first, leaves.shape[1], len(joined) > 0
     work, norm, key, rank, node = space.work, space.norm, space.key, space.rank, space.node
     after, before, best, best_at = space.after, space.before, space.best, space.best_at
     comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b  # reading fields in the loop would count references
@@ -134,8 +139,8 @@ def _induce_sentence(
         node[i] = first + i
         after[i], before[i] = i + 1, i - 1
     for i in range(n - 1):
-        dot = _dot(work, i, i + 1)
-        rank[i] = _rank(structure, dot, norm[i], norm[i + 1], key[i], key[i + 1], i, i + 2)
+        dot, inside = _dot(work, i, i + 1), whole and joined[first + i + 1]
+        rank[i] = _rank(structure, dot, norm[i], norm[i + 1], key[i], key[i + 1], i, i + 2, inside)
     rank[n - 1] = GONE
     for block in range(blocks):
         _best_of_block(rank, block, shift, n, best, best_at)
@@ -145,9 +150,8 @@ def _induce_sentence(
         j = np.int64(after[i])
         r, m = np.int64(after[j]), np.int64(before[i])
         children[k, 0], children[k, 1] = node[i], node[j]
-        similarity[k] = rank[i] * 2.0**-61
-        node[i] = merge_id + k
-        key[i] = node_key(key[i], key[j])
+        similarity[k] = (rank[i] - (INSIDE if rank[i] > ONE else 0)) * 2.0**-61
+        node[i], key[i] = merge_id + k, node_key(key[i], key[j])
         left, right = m if m >= 0 else j, r if r < n else j  # if a neighbour is missing, any row but i will do
         norm[i], with_left, with_right = _merge(work, i, j, left, right, comp_l, comp_r, bias)
         if noise.node.threshold > 0:
@@ -158,9 +162,11 @@ def _induce_sentence(
         of_m, of_i, of_j = m >> shift, i >> shift, j >> shift
         if r < n:
             before[r] = i
-            rank[i] = _rank(structure, with_right, norm[i], norm[r], key[i], key[r], i, np.int64(after[r]))
+            inside = whole and joined[first + r]
+            rank[i] = _rank(structure, with_right, norm[i], norm[r], key[i], key[r], i, np.int64(after[r]), inside)
         if m >= 0:
-            rank[m] = _rank(structure, with_left, norm[m], norm[i], key[m], key[i], m, r)
+            inside = whole and joined[first + i]
+            rank[m] = _rank(structure, with_left, norm[m], norm[i], key[m], key[i], m, r, inside)
             if of_m != of_i:
                 _best_of_block(rank, of_m, shift, n, best, best_at)
         _best_of_block(rank, of_i, shift, n, best, best_at)
@@ -185,10 +191,11 @@ class Space(NamedTuple):
 
 @kernel
 def _induce(
-    tokens, offsets, leaves, rows, leaf_norms, gates, noise, plain, structure, start, end, children, similarity, roots
-):
+    tokens, offsets, joined, leaves, rows, leaf_norms, gates, noise, plain, structure, start, end, children, similarity,
+    roots,
+):  # fmt: skip
     """Induce the trees of sentences start..end. `children`, `similarity` and `roots` have room for the whole batch, or
-    are empty if not needed."""
+    are empty if not needed. `joined` is empty if words do not matter."""
     n = 1
     for b in range(start, end):
         n = max(n, offsets[b + 1] - offsets[b])
@@ -211,7 +218,7 @@ def _induce(
         own_similarity = similarity[first - b : last - b - 1] if len(similarity) else spare[1]
         merge_id = len(tokens) + first - b
         _induce_sentence(
-            tokens, first, last, merge_id, leaves, rows, gates, noise, plain, structure,
+            tokens, joined, first, last, merge_id, leaves, rows, gates, noise, plain, structure,
             own_children, own_similarity, space,
         )
         if len(roots):
@@ -228,13 +235,15 @@ def induce(
     dropout: Dropout = NO_DROPOUT,
     plain: bool = False,
     structure: str = "induced",
+    joined: np.ndarray | None = None,
 ) -> tuple[Forest, np.ndarray]:
     """The trees of a batch and, if they are induced, the similarity at each merge. The vector of position i is
     leaves[rows[i]], after dropout."""
     T, B = len(tokens), len(offsets) - 1
     children, similarity = np.empty((T - B, 2), np.int32), np.empty(T - B, leaves.dtype)
     gates, noise = Gates.of(f, leaves.shape[1], leaves.dtype), Noise.of(dropout)
-    fixed = (tokens, offsets, leaves, rows, norms(leaves), gates, noise, plain, _code(structure))
+    joined = NOT_JOINED if joined is None else joined
+    fixed = (tokens, offsets, joined, leaves, rows, norms(leaves), gates, noise, plain, _code(structure))
     nothing = np.empty((0, leaves.shape[1]), leaves.dtype)
     jobs = [(*fixed, s, e, children, similarity, nothing) for s, e in runs_of_sentences(offsets, 2048)]
     threads.run(_induce, jobs)
@@ -255,18 +264,29 @@ class Encoder:
         self.norms = norms(embedding)
         self.noise = Noise.of(NO_DROPOUT)
 
-    def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
-        fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure)
+    def roots(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        out: np.ndarray,
+        n_threads: int | None = None,
+        joined: np.ndarray | None = None,
+    ) -> None:
+        fixed = tokens, offsets, *self._fixed(tokens, joined)
         nothing = (np.empty((0, 2), np.int32), np.empty(0, out.dtype))
         threads.run(_induce, [(*fixed, s, e, *nothing, out) for s, e in runs_of_sentences(offsets, 8192)], n_threads)
 
-    def tree(self, tokens: np.ndarray) -> np.ndarray:
+    def _fixed(self, tokens: np.ndarray, joined: np.ndarray | None) -> tuple:
+        joined = NOT_JOINED if joined is None else joined
+        return joined, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure
+
+    def tree(self, tokens: np.ndarray, joined: np.ndarray | None = None) -> np.ndarray:
         tokens = np.ascontiguousarray(tokens, np.int32)
         offsets = np.array([0, len(tokens)])
         children = np.empty((len(tokens) - 1, 2), np.int32)
-        fixed = (tokens, offsets, self.embedding, tokens, self.norms, self.gates, self.noise, False, self.structure)
+        fixed = tokens, offsets, *self._fixed(tokens, joined)
         similarity, roots = np.empty(len(children), self.embedding.dtype), np.empty((0, 0), self.embedding.dtype)
-        _induce(*fixed, 0, 1, children, similarity, roots)
+        threads.run(_induce, [(*fixed, 0, 1, children, similarity, roots)])
         return children
 
     def phrases(self, tokens: np.ndarray, children: np.ndarray) -> np.ndarray:

@@ -37,7 +37,9 @@ class Triton(Torch):
         plain: bool = False,
         structure: str = "induced",
         halves: str = "side",
+        joined: np.ndarray | None = None,
     ) -> Any:
+        trees.refuse_words(joined)
         device, table = embedding.device, embedding.detach()
         batch, noise = Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device)
         graphs = (

@@ -25,6 +25,7 @@ from banyan.backends._triton.masks import (
     store_key,
 )
 from banyan.config import SETTINGS
+from banyan.errors import BanyanError
 from banyan.model.dropout import NO_DROPOUT
 from banyan.model.functions import Functions
 from banyan.model.graph import runs_of_sentences
@@ -360,6 +361,11 @@ def induce(
 # --- Roots alone -----------------------------------------------------------------------------------------------------
 
 
+def refuse_words(joined: np.ndarray | None) -> None:
+    if joined is not None:
+        raise BanyanError("the GPU kernels do not merge whole words first: use the CPU, or leave whole_words out")
+
+
 class Encoder:
     """Computes only the roots of sentences, which is all that inference needs: _numba.Encoder on a GPU."""
 
@@ -373,8 +379,16 @@ class Encoder:
         self.noise = Noise.of(NO_DROPOUT, device)
         self.structure = structure
 
-    def roots(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
+    def roots(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        out: np.ndarray,
+        n_threads: int | None = None,
+        joined: np.ndarray | None = None,
+    ) -> None:
         """n_threads is ignored: it concerns only the CPU."""
+        refuse_words(joined)
         for start, end in runs_of_sentences(offsets, TOKENS):
             own = offsets[start : end + 1] - offsets[start]
             arrays = tokens[offsets[start] : offsets[end]], own
