@@ -143,7 +143,7 @@ def test_representations_of_long_documents_are_short():
     tree = grow("word " * 20_000)
     assert len(repr(tree)) < 100
     assert len(repr(tree.root)) < 100
-    assert tree._repr_svg_() is None
+    assert tree._repr_svg_() is tree._repr_html_() is None
 
 
 # --- text, brackets, JSON ----------------------------------------------------------------------------------------
@@ -217,6 +217,8 @@ def test_drawing_is_well_formed_and_holds_every_word(marked: str, choices: tuple
     tree = grow(marked, choices)
     drawing = ET.fromstring(tree.to_svg())
     assert tree._repr_svg_() == tree.to_svg()
+    assert tree.to_svg() in tree._repr_html_()
+    assert "prefers-color-scheme: dark" in tree._repr_html_()
     shown = [(element.text or "").strip("\u200d") for element in drawing.iter(f"{NAME}text")]
     assert set(tree.leaves) <= set(shown)
     assert len(drawing.findall(f".//{NAME}path")) == len(tree.children)

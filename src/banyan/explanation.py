@@ -90,6 +90,10 @@ class Explanation:
     def _repr_svg_(self) -> str | None:
         return self.to_svg() if self.matrix.size <= 20_000 else None  # two long documents would freeze a notebook
 
+    def _repr_html_(self) -> str | None:
+        drawing = self._repr_svg_()
+        return drawing and svg.in_notebook(drawing)
+
     @cached_property
     def _largest(self) -> float:
         return float(np.abs(self.matrix).max(initial=0)) or 1.0

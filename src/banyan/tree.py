@@ -156,6 +156,10 @@ class Tree:
     def _repr_svg_(self) -> str | None:
         return self.to_svg() if len(self.pieces) <= 1000 else None  # a long document would freeze a notebook
 
+    def _repr_html_(self) -> str | None:
+        drawing = self._repr_svg_()
+        return drawing and svg.in_notebook(drawing)
+
 
 @dataclass(frozen=True, repr=False)
 class Node:

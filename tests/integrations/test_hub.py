@@ -68,7 +68,11 @@ def test_what_is_pushed_is_a_model_folder_with_its_card(pushed, folder, model):
     assert 'Banyan.from_pretrained("tests/small")' in card.text
     assert "path/to/this/folder" not in card.text
     trained = (folder / "README.md").read_text()
-    assert trained.split("## Training text")[1] == card.content.split("## Training text")[1]
+    before, after = (text.split("## Training text\n")[1] for text in (trained, card.content))
+    assert before.startswith("Text: corpus.txt. Language: not stated. Licence: not stated.\n")
+    assert after.startswith("Text: corpus.txt. Language: en. Licence: apache-2.0.\n")
+    assert before.partition("\n")[2] == after.partition("\n")[2]
+    assert "None" not in trained + card.content
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import signal
 import subprocess
@@ -201,6 +202,15 @@ def test_a_condition_that_makes_no_sense_is_one_sentence(collection, books):
     for where in ("yeer > 3", "year >", "year = 'x' OR"):
         with pytest.raises(BanyanError, match="is not a valid condition"):
             collection.search("the", where=where)
+
+
+def test_lance_keeps_its_warnings_to_itself_unless_asked():
+    told = "import os, banyan.search; print(os.environ['LANCEDB_LOG'])"
+    environment = {name: value for name, value in os.environ.items() if name != "LANCEDB_LOG"}
+    for given, expected in (({}, "error"), ({"LANCEDB_LOG": "debug"}, "debug")):
+        command = [sys.executable, "-c", told]
+        done = subprocess.run(command, env={**environment, **given}, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected
 
 
 def test_text_and_tables_go_into_one_index(collection, books, corpus):

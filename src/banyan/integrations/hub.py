@@ -71,7 +71,7 @@ def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, 
     """The model card that training wrote, or a new one, with the metadata that the Hub reads."""
     from huggingface_hub import ModelCard
 
-    from banyan.training.card import model_card
+    from banyan.training.card import model_card, stated
     from banyan.training.folder import CARD
 
     written = model.folder / CARD if model.folder else None
@@ -81,7 +81,7 @@ def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, 
     for key, value in about.items():
         if value is not None:
             setattr(card.data, key, value)
-    body = card.text.replace("# A Banyan model", f"# {name}", 1)
+    body = stated(card.text.replace("# A Banyan model", f"# {name}", 1), language, license)
     return f"---\n{card.data.to_yaml()}\n---\n{body}"
 
 

@@ -18,3 +18,7 @@ listing     clusters as text, JSON and CSV
 maps        lay out a collection in the plane
 layout      UMAP, in NumPy
 """
+
+import os
+
+os.environ.setdefault("LANCEDB_LOG", "error")  # read when lancedb is imported; its warnings are about its own inside

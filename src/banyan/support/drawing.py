@@ -130,6 +130,22 @@ def card(width: float, height: float, label: str, parts: list[str]) -> str:
     return "\n".join([head, rect(0, 0, width, height, WHITE, rx=8), *parts, "</svg>\n"])
 
 
+# JupyterLab, Colab and VS Code say which theme they have; elsewhere the system does.
+_IN_THE_DARK = """<style>
+:is([data-jp-theme-light=false], [theme=dark], .vscode-dark) .banyan-drawing svg {
+  filter: invert(1) hue-rotate(180deg) }
+@media (prefers-color-scheme: dark) {
+  html:not([theme], :has([data-jp-theme-light], .vscode-light, .vscode-dark)) .banyan-drawing svg {
+    filter: invert(1) hue-rotate(180deg) }
+}
+</style>"""
+
+
+def in_notebook(drawing: str) -> str:
+    """Return a drawing as HTML that is dark in a dark notebook. Turned hues are those of the light drawing."""
+    return f'<div class="banyan-drawing">{drawing}</div>{_IN_THE_DARK}'
+
+
 def _attributes(**attributes: object) -> str:
     """Format attributes. Underscores in names become dashes."""
     written = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,10 @@ The model learned to imitate the vectors of its teacher. The teacher is not part
 _KNOWS = "its training text uses them, including that text's biases"
 _KNOWS_TAUGHT = "its teacher and its training text use them, including their biases"
 NO_OUTPUT_LAYER = "training predicts no tokens"
-_UNKNOWN = "Unknown: the folder that the model was trained in was not available when this card was written."
+_NAMED = 10  # sources that the card names
+_LANGUAGE, _LICENCE = "Language: not stated", "Licence: not stated"  # until `banyan push` states them
+_NO_SCORES = "Unknown: the folder that the model was trained in was not available when this card was written."
+_UNKNOWN = f"Text: not stated. {_LANGUAGE}. {_LICENCE}.\n\n{_NO_SCORES}"
 
 
 def model_card(model: Banyan, text: str | None = None, metrics: Path | None = None) -> str:
@@ -93,7 +97,7 @@ def model_card(model: Banyan, text: str | None = None, metrics: Path | None = No
             f"Parameters: {message_passing} in composition and decomposition, {model.embedding.size:,} in the "
             f"embedding, {output:,} in the output layer ({'training only' if output else NO_OUTPUT_LAYER})."
         ),
-        scores=_scores(rows, config) if metrics else _UNKNOWN,
+        scores=_scores(rows, config) if metrics else _NO_SCORES,
         knows=f"The model knows words only as {_KNOWS_TAUGHT if told else _KNOWS}",
     )
 
@@ -103,6 +107,23 @@ def training_text(folder: Path) -> str:
     card = folder / CARD
     text = card.read_text(encoding="utf-8") if card.exists() else ""
     return " ".join(text.partition("## Training text\n")[2].partition("\n## ")[0].split())
+
+
+def named(corpus: str | Path | Sequence[str | Path], summary: str) -> str:
+    """What the card says about the training text: its name, and that nobody has stated its language and licence yet."""
+    names = [str(name) for name in ([corpus] if isinstance(corpus, str | Path) else corpus)]
+    known = [Path(name).name if Path(name).exists() else {"-": "standard input"}.get(name, name) for name in names]
+    more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
+    return f"Text: {', '.join(known[:_NAMED])}{more}. {_LANGUAGE}. {_LICENCE}.\n\n{summary}"
+
+
+def stated(card: str, language: str | list[str] | None, license: str | None) -> str:
+    """The card with its language and licence, if they are given now."""
+    languages = [language] if isinstance(language, str) else language or []
+    for unknown, known in ((_LANGUAGE, ", ".join(languages)), (_LICENCE, license)):
+        if known:
+            card = card.replace(unknown, f"{unknown.partition(':')[0]}: {known}")
+    return card
 
 
 def text_since(summary: str, start: str | Path | None) -> str:
@@ -140,7 +161,7 @@ def _scores(rows: list[dict[str, Any]], config: Config) -> str:
 
     epochs = [row for row in rows if "finished_epoch" in row]
     if not epochs:
-        return "None yet."
+        return "No epoch is finished yet."
     kept = epochs[-1].get(standing.KEPT)
     last = next((row for row in epochs if row["finished_epoch"] == kept), epochs[-1])
     losses = [("loss", "loss"), *((term.name, f"{term.title} (weight {term.weight:g})") for term in terms(config))]

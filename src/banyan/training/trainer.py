@@ -230,6 +230,7 @@ class _Job:
         how = self.config.matrix_width, self.config.whole_words
         self.precision = backends.choose_precision(precision, self.place, *how)
         paragraphs = self.config.passage_sentences > 1
+        self.sources = text.corpus
         self.text = _corpus(*text, paragraphs, spool, us)
         dev = self.given.dev
         self.dev_text = _dev_text(dev, text.column, text.layout, paragraphs, spool, us) if dev else None
@@ -297,7 +298,7 @@ class _Job:
                 freeze(model.functions)
             given = bool(self.weights)
             place = self.folder, model, self.pieces
-            text = card.text_since(summary, self.given.init)
+            text = card.text_since(card.named(self.sources, summary), self.given.init)
             run = Run(*place, *data, self.share, text, self.display, us, self.lessons, given)
             run.taught_by = self.teaching.told(self.lessons, self.given.init)
         run.start_from(self.weights)
