@@ -21,6 +21,7 @@ from markdown_it import MarkdownIt
 from banyan import BanyanError
 from banyan.commands import _parser, main
 from banyan.config import Config
+from tests.helpers.browser import chromium, opened
 from tests.helpers.corpora import lines
 from tests.helpers.documents import COMMANDS, LANGUAGES, MADE_BY, PAGES, ROOT, Block, Reader, blocks, check, commands
 from tests.helpers.hub_stand_in import TOKEN, hub
@@ -350,6 +351,22 @@ def test_nothing_is_loaded_from_elsewhere(site):
         loaded = re.findall(elements, _text(page))
         assert loaded
         assert not [address for address in loaded if re.match("(?:https?:)?//", address)], page.name
+
+
+def test_sessions_in_docstrings_are_code(site):
+    page = _text(site / "api.html")
+    assert "Homer ate doughnuts." in page
+    assert "<blockquote>" not in page
+
+
+def test_the_search_works_in_a_page_that_is_opened_as_a_file(site):
+    with chromium() as browser, opened(browser) as page:
+        for name in ("index.html", "baselines/index.html"):
+            page.goto((site / name).as_uri())
+            page.locator("[data-md-component=search-query]").focus()
+            page.keyboard.type("tokenizer")
+            page.wait_for_selector(".md-search-result__item a", timeout=30_000)
+            assert page.locator(".md-search-result__item a").first.get_attribute("href").startswith("file:")
 
 
 def test_lists_have_a_blank_line_before_them_where_the_site_needs_it():
