@@ -59,17 +59,18 @@ function plot(stage, { x, y }, told) {
     const size = ratio * Math.max(1.1, Math.min(6, 70 / Math.sqrt(n) * Math.sqrt(zoomed)));
     const some = bright !== null, shapes = [disc(Math.max(0.8, size * (some ? 0.7 : 1))), disc(some ? Math.max(size, 2 * ratio) : size)];
     for (const lit of some ? [0, 1] : [1]) {
-      const { found, r } = shapes[lit], alpha = lit ? 0.8 : 0.5;
+      const { found, r } = shapes[lit], alpha = lit ? 204 : 128, offsets = Int32Array.from(found, ([dx, dy]) => 4 * (dy * wide + dx));
+      const flat = Uint8Array.from((lit ? palette : [quiet]).flat());
       for (let i = 0; i < n; i++) {
         if (some && bright[i] !== lit) continue;
         const px = Math.round((x[i] * scale + left) * ratio), py = Math.round((y[i] * scale + top) * ratio);
         if (px < r || py < r || px >= wide - r || py >= high - r) continue;
-        const [red, green, blue] = lit ? palette[groups[i]] : quiet;
-        for (const [dx, dy] of found) {
-          const at = 4 * ((py + dy) * wide + px + dx);
-          pixels[at] += alpha * (red - pixels[at]);
-          pixels[at + 1] += alpha * (green - pixels[at + 1]);
-          pixels[at + 2] += alpha * (blue - pixels[at + 2]);
+        const of = lit ? 3 * groups[i] : 0, red = flat[of], green = flat[of + 1], blue = flat[of + 2], middle = 4 * (py * wide + px);
+        for (let k = 0; k < offsets.length; k++) {
+          const at = middle + offsets[k];
+          pixels[at] += alpha * (red - pixels[at]) >> 8;
+          pixels[at + 1] += alpha * (green - pixels[at + 1]) >> 8;
+          pixels[at + 2] += alpha * (blue - pixels[at + 2]) >> 8;
         }
       }
     }
