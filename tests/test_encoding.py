@@ -558,6 +558,8 @@ def test_fewer_rows_than_asked_for(model, text):
     assert len(most_similar(model, "x", text, k=1000)) == len(LINES)
     with pytest.raises(BanyanError, match="k must be at least 1, not 0"):
         most_similar(model, "x", text, k=0)
+    with pytest.raises(BanyanError, match="the query is empty"):
+        most_similar(model, " ", text)
 
 
 def test_fingerprint_of_a_model_changes_with_its_weights(model):

@@ -145,6 +145,8 @@ def most_similar(
     """Return the k rows of the inputs with the highest cosine, best first. Of equal rows, the earlier comes first."""
     if k < 1:
         raise BanyanError(f"k must be at least 1, not {k}")
+    if not text.strip():
+        raise BanyanError("the query is empty: write what to look for")
     query = model.encode(text, normalize=True)
     best: list[Match] = []
     seen = 0

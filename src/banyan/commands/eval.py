@@ -55,7 +55,7 @@ def arguments(parser: Parser) -> None:
     languages = "languages for the suites languages and dev: af, am, ... (default: all in DIR; English for dev)"
     suite.add_argument("--languages", nargs="+", default=[], metavar="LANG", help=languages)
     yours = parser.add_argument_group("your own test sets")
-    pairs = "two texts and a score per line (.csv or tab-separated)"
+    pairs = "two texts and a score per line (.csv or tab-separated); line 1 may name sentence1, sentence2, score"
     yours.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help=pairs)
     yours.add_argument("--words", nargs="+", default=[], metavar="FILE", help="two words and a score per line")
     beir = "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or a .tar, .tar.gz or .tar.xz of it"
