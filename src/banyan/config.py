@@ -102,7 +102,7 @@ class Config:
         MODEL,
         choices=("induced", "random", "balanced", "right-branching"),
     )
-    whole_words: bool = setting(False, "merge the pieces of a word before anything else", MODEL, common=True)
+    whole_words: bool = setting(False, "merge the pieces of a word before anything else", MODEL)
     init_sketch: float = setting(
         0.0, "mean norm of the character n-gram sketch that token vectors start from (0: none)", MODEL, NOT_NEGATIVE
     )
