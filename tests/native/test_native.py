@@ -287,12 +287,13 @@ def test_the_environment_chooses_the_kernels(monkeypatch):
         native.kernels()
 
 
-def test_encoding_and_comparing_import_neither_numba_nor_scipy(model_folder):
+def test_encoding_comparing_and_info_import_nothing_slow(model_folder):
     program = (
         "import sys\nfrom banyan.commands import main\n"
         "main(['similar', sys.argv[1], 'the cat', 'a dog'])\nfrom banyan import Banyan\n"
         "model = Banyan.from_pretrained(sys.argv[1])\nmodel.parse('the cat sat')\nmodel.explain('the cat', 'a dog')\n"
-        "sys.exit(str({'numba', 'llvmlite', 'scipy', 'torch'} & set(sys.modules) or ''))"
+        "slow = {'numba', 'llvmlite', 'scipy', 'torch', 'importlib.metadata', 'urllib.request', 'banyan.evaluate'}\n"
+        "main(['info', sys.argv[1]])\nsys.exit(str(slow & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", program, str(model_folder)], capture_output=True, text=True)
     assert done.stderr.strip() == ""

@@ -28,7 +28,7 @@ def arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from banyan.config import Config
-    from banyan.encoder import SETTINGS, model_folder, teacher_of
+    from banyan.folders import SETTINGS, model_folder, teacher_of
 
     folder = model_folder(options.model)
     config, taught_by = Config.from_file(folder / SETTINGS), teacher_of(folder)
@@ -45,7 +45,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> dict[str, Any]:
-    from banyan.classify.classifier import about_classifier
     from banyan.folders import WEIGHTS, unfinished_in_words, unfinished_of
     from banyan.model.functions import Functions
     from banyan.model.weights import shapes_of
@@ -63,7 +62,7 @@ def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> di
         "vocabulary": shapes["embedding"][0],
         "training text": text or {},
         "taught by": taught_by or {},
-        "classifier": about_classifier(folder),
+        "classifier": _read_classifier(folder),
         "parameters": {
             "composition and decomposition": sum(sizes[name] for name in Functions._fields),
             "embedding": sizes["embedding"],
@@ -74,6 +73,14 @@ def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> di
         "files (bytes)": {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()},
     }
     return {title: value for title, value in about.items() if value != {}}
+
+
+def _read_classifier(folder: Path) -> dict[str, Any]:
+    if not (folder / "classifier.json").exists():  # then what reads it need not be imported
+        return {}
+    from banyan.classify.classifier import about_classifier
+
+    return about_classifier(folder)
 
 
 def _in_words(about: dict[str, Any], config: Config, told: dict[str, Any] | None) -> dict[str, Any]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from banyan.errors import BanyanError, first_line
 
@@ -43,6 +40,8 @@ def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
 
 def pip_install(extra: str) -> str:
     """Return the command that installs an extra from where Banyan itself came from."""
+    from importlib import metadata  # imported here, as below: every command would wait for it
+
     try:
         about = json.loads(metadata.distribution(NAME).read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:  # it runs in its source tree, and is not installed
@@ -54,6 +53,9 @@ def pip_install(extra: str) -> str:
 
 def _source(about: dict, extra: str) -> str:
     """What pip is given. about: what it noted when Banyan was installed (direct_url.json); nothing if from an index."""
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     url, system = about.get("url", ""), about.get("vcs_info", {}).get("vcs")
     if url.startswith("file:") and not system:
         path = url2pathname(urlsplit(url).path)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from banyan.errors import BanyanError
-from banyan.evaluate.similarity import Encode, Pairs, spearman
+
+if TYPE_CHECKING:
+    from banyan.evaluate.similarity import Encode, Pairs
 
 TFIDF = "tfidf_spearman"  # in the row of metrics.jsonl from before the first step
 SPEARMAN = "pairs_spearman"  # of that row, and of the row of each epoch
@@ -22,6 +24,7 @@ def before_training(encode: Encode, sentences: Iterable[str], pairs: Pairs) -> t
     """Measure the model, and TF-IDF of characters counted in the first sentences of the text. Return a row for
     metrics.jsonl and a note for the terminal."""
     from banyan.baselines.tfidf import LINES, TfIdf
+    from banyan.evaluate.similarity import spearman
 
     row = {"step": 0, SPEARMAN: spearman(encode, pairs)}
     try:
