@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -25,6 +26,7 @@ from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
 from banyan.support import files
+from banyan.support.needs import pip_install
 from tests.helpers.corpora import LINES
 from tests.helpers.models import tiny_model
 
@@ -240,7 +242,7 @@ def test_what_is_not_there_is_named_and_nothing_is_left(model, text, tmp_path, i
 
 def test_pyarrow_missing_names_the_extra(model, text, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(BanyanError, match=r'pip install "banyan-embed\[data\]"'):
+    with pytest.raises(BanyanError, match=re.escape(pip_install("data"))):
         encode_file(model, text, tmp_path / "out.parquet")
 
 

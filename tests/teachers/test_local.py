@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,6 +15,7 @@ import torch
 
 from banyan.errors import BanyanError
 from banyan.support.display import Display
+from banyan.support.needs import pip_install
 from banyan.teachers import about, make_vectors, open_teacher
 
 TEXTS = ["the cat sees the dog", "queen", "the old king remembers the child", "a bird"]
@@ -148,5 +150,5 @@ def test_a_file_is_no_teacher(tmp_path):
 
 def test_sentence_transformers_missing_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(BanyanError, match=r'needs sentence-transformers: pip install "banyan-embed\[teacher\]"'):
+    with pytest.raises(BanyanError, match=re.escape(f"needs sentence-transformers: {pip_install('teacher')}")):
         open_teacher("owner/model")

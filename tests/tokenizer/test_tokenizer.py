@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
 from banyan.errors import BanyanError
+from banyan.support.needs import pip_install
 from banyan.tokenizer import making
 from banyan.tokenizer import tokenizer as module
 from banyan.tokenizer.making import suitable_vocab_size
@@ -629,5 +630,5 @@ def test_a_sentencepiece_model_with_a_score_that_is_no_number_is_refused(tmp_pat
 def test_a_sentencepiece_model_asks_for_the_package_it_needs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     (tmp_path / "some.model").write_bytes(b"")
-    with pytest.raises(BanyanError, match=r'pip install "banyan-embed\[sentencepiece\]"'):
+    with pytest.raises(BanyanError, match=re.escape(pip_install("sentencepiece"))):
         Tokenizer.from_file(tmp_path / "some.model")

@@ -194,7 +194,7 @@ def test_killed_training_resumes_bit_identically(train_and_die, corpus, tmp_path
 
 def test_ctrl_c_saves_and_resumes_bit_identically(banyan, corpus, tmp_path):
     settings = ["--resume", "--dim", "16", "--channels", "8", "--batch-size", "8", "--vocab-size", "400"]
-    settings += ["--preset", "default", "--epochs", "8", "--device", "cpu"]
+    settings += ["--preset", "default", "--epochs", "20", "--device", "cpu"]
     command = [sys.executable, "-m", "banyan", "train", corpus, "--out", tmp_path / "stopped", *settings]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300
