@@ -187,6 +187,9 @@ class Reader:
             raise AssertionError(f"{program} is not run here: say why in a line <!-- not run: ... --> before the block")
         elif arguments[0] == "serve":
             self.address = self._until_the_end.enter_context(served(*arguments[1:])).address
+        elif arguments[0] == "explore":  # the same page; tests/serve/test_explorer.py runs the command itself
+            model, index = arguments[1:]
+            self._until_the_end.enter_context(served(model, "--index", index))
         elif arguments[0] == "push" or "ray" in arguments:
             self._alone(["-m", "banyan", *arguments])
         elif shlex.join(command.words) != MADE_BY:
