@@ -276,7 +276,8 @@ def test_translations_put_both_languages_into_one_space(bilingual, tmp_path, tea
     assert learned_from.items() <= again.taught_by.items()
     card = (tmp_path / "m" / "README.md").read_text()
     assert "500 pairs kept" in card
-    assert "started from a model with this training text: 1,100 lines read from 2 files" in card
+    assert "It started from a model with this training text: Text: foreign.txt, translations.txt." in card
+    assert "1,100 lines read from 2 files" in card
 
 
 def test_a_run_with_translations_goes_on_where_it_was(bilingual, tmp_path, teacher):
