@@ -40,6 +40,7 @@ from experiments.training.weights import OUTPUT, OUTPUT_NPZ, Weights, arrays_of
 from experiments.versions import commit
 
 CLASSIFIED = ("banyan", "self-strae", "default")
+WHEN_ENCODING = ("lexical_dim", "lexical_weight")  # settings that training does not depend on
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -162,6 +163,10 @@ class Reproduction:
             wanted = [suite for suite in wanted if suite not in found["suites"]]
             self._submit(place, found, weights, text, wanted)
             return
+        alike = trained_alike(store.find(place, experiment.name, seed), experiment.recorded(seed))
+        if alike and (weights := self._kept(stem)):
+            self._submit(place, {**alike, "suites": [], "figures": [], "scores": {}}, weights, text, wanted)
+            return
         mark = sha256(json.dumps(experiment.recorded(seed)).encode()).hexdigest()[:8]
         folder = options.work / "runs" / f"{stem}-{mark}"
         weights, record = trained(experiment, seed, text, folder, devices.choose(options.device), self.display)
@@ -228,6 +233,15 @@ def finished(found: dict[str, Any] | None, recorded: dict[str, Any]) -> dict[str
     settings = {name: found["settings"].get(name, value) for name, value in Config().to_dict().items()}
     made_with = {**found, "settings": settings}
     return found if all(made_with.get(name) == value for name, value in recorded.items()) else None
+
+
+def trained_alike(found: dict[str, Any] | None, recorded: dict[str, Any]) -> dict[str, Any] | None:
+    """The record with its present settings, if it differs from them only in settings of encoding: then weights that
+    were kept are evaluated anew, without training."""
+    if found is None:
+        return None
+    now = {name: recorded["settings"][name] for name in WHEN_ENCODING}
+    return finished({**found, "settings": {**found["settings"], **now}}, recorded)
 
 
 def _line(stem: str, record: dict[str, Any]) -> str:

@@ -544,3 +544,14 @@ def test_runs_on_spaced_text_are_evaluated_on_spaced_text():
         "banyan-spaced": "whole-spaced",
         "self-strae-spaced": "whole-spaced",
     }
+
+
+@pytest.mark.parametrize(("changed", "again"), [({"lexical_weight": 0.3}, True), ({"infonce_weight": 0.1}, False)])
+def test_a_change_of_encoding_alone_needs_no_training(changed, again):
+    experiment = runs.EXPERIMENTS["default"]
+    now = experiment.recorded(0)
+    found = {**now, "settings": {**now["settings"], **changed}}
+    assert reproduce.finished(found, now) is None
+    alike = reproduce.trained_alike(found, now)
+    assert (alike is not None) == again
+    assert alike is None or alike["settings"] == now["settings"]
