@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from banyan import Banyan, BanyanError
+from banyan.support.checksums import SUMS
 from tests.helpers.models import tiny_model
 
 
@@ -123,6 +124,7 @@ REFUSED = {
 def test_a_broken_folder_is_refused_in_one_sentence(model_folder, tmp_path, break_it, told):
     folder = tmp_path / "model"
     shutil.copytree(model_folder, folder)
+    (folder / SUMS).unlink()
     break_it(folder)
     with pytest.raises(BanyanError) as refused:
         Banyan.from_pretrained(folder)
@@ -133,6 +135,7 @@ def test_a_broken_folder_is_refused_in_one_sentence(model_folder, tmp_path, brea
 def test_a_tokenizer_that_fails_on_a_text_says_so_in_one_sentence(tmp_path):
     folder = tmp_path / "model"
     tiny_model().save_pretrained(folder)
+    (folder / SUMS).unlink()
 
     def without_bytes(state: dict[str, Any]) -> None:
         state["model"] |= {"byte_fallback": False, "unk_token": "gone"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from banyan import Banyan
+from banyan import Banyan, train
 from banyan.checking import check
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
@@ -57,6 +57,61 @@ def test_a_flipped_bit_is_named_wherever_it_is(written, tmp_path):
         path.write_bytes(content)
         problems = check(tmp_path / "copy" / name.partition("/")[0]).problems
         assert any(path.name in problem for problem in problems), (name, problems)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_changed_file_is_named_when_the_model_is_loaded(written, tmp_path, name):
+    shutil.copytree(written / "model", tmp_path / "model")
+    path = tmp_path / "model" / name
+    path.write_text(path.read_text() + " ")  # it still means the same
+    with pytest.raises(BanyanError, match=rf"{name} is not as it was written: copy it again, or delete .*SHA256SUMS"):
+        Banyan.from_pretrained(tmp_path / "model")
+    (tmp_path / "model" / checksums.SUMS).unlink()
+    assert Banyan.from_pretrained(tmp_path / "model").dim
+
+
+def test_a_file_is_not_called_changed_because_another_process_saves_it_meanwhile(tmp_path, monkeypatch):
+    """A save removes the checksums first, and writes them last."""
+    (tmp_path / "a").write_bytes(b"old")
+    checksums.write(tmp_path, ["a"])
+    real = checksums.digest
+
+    def saved_meanwhile(path: Path) -> str:
+        (tmp_path / checksums.SUMS).unlink()
+        path.write_bytes(b"new")
+        return real(path)
+
+    monkeypatch.setattr(checksums, "digest", saved_meanwhile)
+    checksums.verify(tmp_path, ["a"])
+
+
+@pytest.mark.parametrize("name", ["run.json", "tokenizer.json"])
+def test_a_run_whose_small_files_changed_is_not_resumed(written, tmp_path, name):
+    shutil.copytree(written / "run", tmp_path / "run")
+    path = tmp_path / "run" / "training" / name
+    path.write_text(path.read_text().replace("0", "1", 1))
+    with pytest.raises(BanyanError, match=rf"{name} is not as it was written"):
+        train(written / "corpus.txt", tmp_path / "run", resume=True, device="cpu", quiet=True)
+
+
+def test_a_model_whose_settings_changed_is_nothing_to_start_from(written, tmp_path):
+    shutil.copytree(written / "model", tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(BanyanError, match=r"config\.json is not as it was written"):
+        train(written / "corpus.txt", tmp_path / "out", init=tmp_path / "model", device="cpu", quiet=True)
+
+
+def test_an_index_whose_record_changed_is_refused_and_can_be_restored(written, tmp_path, banyan):
+    shutil.copytree(written / "index", tmp_path / "index")
+    path = tmp_path / "index" / "index.json"
+    path.write_text(path.read_text().replace('"rows": 2', '"rows": 3', 1))
+    code, _, told = banyan("search", tmp_path / "index", "the cat")
+    assert (code, told.count("\n")) == (1, 1)
+    assert "index.json is not as it was written; index again, or delete it" in told
+    path.unlink()
+    assert banyan("check", tmp_path / "index", "--repair")[0] == 0
+    assert banyan("search", tmp_path / "index", "the cat")[0] == 0
 
 
 def test_a_missing_file_is_named_and_the_command_fails(written, tmp_path, banyan):

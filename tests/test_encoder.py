@@ -270,6 +270,7 @@ def test_an_incomplete_folder_is_named(model, tmp_path, missing):
 
 def test_damaged_or_mixed_files_are_named(model, tmp_path):
     model.save_pretrained(tmp_path)
+    (tmp_path / checksums.SUMS).unlink()
     weights = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(BanyanError, match=r"cannot read .*model\.safetensors"):
@@ -286,6 +287,7 @@ def test_damaged_or_mixed_files_are_named(model, tmp_path):
 
 def test_a_file_of_a_newer_version_says_so(model, tmp_path):
     model.save_pretrained(tmp_path)
+    (tmp_path / checksums.SUMS).unlink()
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "format": "99", "banyan_version": "9.0"}))
     with pytest.raises(BanyanError, match=r"written by banyan 9\.0 in format 99; .* upgrade banyan-embed"):

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from banyan.support.checksums import SUMS
 from torture.campaign import Outcome, Plan
 
 TITLE = "mutated model folders"
@@ -74,7 +75,8 @@ def models(work: Path) -> list[Path]:
 
 
 def mutate(folder: Path, rng: random.Random) -> str:
-    """Change something in a model folder. Return what."""
+    """Change something in a model folder, and remove its checksums: they would stop it. Return what was changed."""
+    (folder / SUMS).unlink()
     name = rng.choice(("config.json", "tokenizer.json", "tokenizer.json", "model.safetensors", "model.safetensors"))
     path = folder / name
     ways = (_bytes, _json if path.suffix == ".json" else _tensors)

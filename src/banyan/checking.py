@@ -83,14 +83,9 @@ def _run(folder: Path) -> Iterator[str | None]:
     for place in ("training", "training/store"):
         yield from checksums.damaged(folder / place / checksums.SUMS)
     if (folder / RUN).exists():
-        yield from _raised(lambda: _sealed(folder / RUN))
+        yield from _raised(lambda: checksums.read_sealed(folder / RUN, "--overwrite starts over"))
     if (folder / CHECKPOINT).exists():
         yield from _raised(lambda: _checkpoint(folder))
-
-
-def _sealed(path: Path, remedy: str = "") -> None:
-    if not checksums.is_whole(files.read_json(path)):
-        raise BanyanError(f"{path} is not as it was written{remedy}")
 
 
 def _checkpoint(folder: Path) -> None:
@@ -123,8 +118,6 @@ def _index(folder: Path, repair: bool) -> Iterator[str | None]:
 
     if repair and not (folder / INDEX).exists():
         Index.restore(folder)
-    if (folder / INDEX).exists():
-        yield from _raised(lambda: _sealed(folder / INDEX, "; `--repair` restores it once it is removed"))
     if not (folder / checksums.SUMS).exists():
         yield None
     yield from checksums.damaged(folder / checksums.SUMS)

@@ -24,6 +24,7 @@ from banyan.folders import (
     teacher_of,
     unfinished_in_words,
     unfinished_of,
+    verify,
     write_teacher,
 )
 from banyan.model.functions import Functions
@@ -104,6 +105,7 @@ class Banyan:
         device: "cuda" encodes on a GPU (needs torch); everything else stays on the CPU.
         revision, token: for the Hub."""
         folder = model_folder(path, revision, token)
+        verify(folder)
         config = Config.from_file(folder / SETTINGS)
         tokenizer = Tokenizer.from_file(folder / TOKENIZER)
         weights = load_weights(folder / WEIGHTS, config, tokenizer.vocab_size)

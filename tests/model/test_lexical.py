@@ -166,6 +166,7 @@ def test_a_folder_that_does_not_say_which_ngrams_has_those_of_pieces(model, tmp_
     settings = json.loads((tmp_path / "config.json").read_text())
     del settings["lexical_ngrams"]
     (tmp_path / "config.json").write_text(json.dumps(settings))
+    (tmp_path / "SHA256SUMS").unlink()
     loaded = Banyan.from_pretrained(tmp_path)
     assert loaded.config.lexical_ngrams == "pieces"
     assert loaded.fingerprint() == model.fingerprint()

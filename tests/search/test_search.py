@@ -32,6 +32,7 @@ from banyan.search.highlight import highlights, marked
 from banyan.search.index import Index, Maker
 from banyan.search.searching import Searcher, fused
 from banyan.search.word_spans import word_spans
+from banyan.support import checksums
 
 
 @pytest.fixture
@@ -326,7 +327,7 @@ def test_rows_written_but_not_recorded_are_not_written_twice(collection, corpus)
     values = json.loads(record.read_text())
     (progress,) = values["sources"].values()
     progress |= {"rows": 120, "finished": False}
-    record.write_text(json.dumps(values))
+    record.write_text(json.dumps(checksums.sealed(values)))
     collection.add(corpus)
     assert sorted(row["row"] for row in collection.rows()) == list(range(1, 301))
 
@@ -337,7 +338,7 @@ def test_a_process_killed_while_replacing_leaves_no_old_rows(collection, corpus)
     values = json.loads(record.read_text())
     (progress,) = values["sources"].values()
     progress |= {"rows": 0, "finished": False, "replacing": True}
-    record.write_text(json.dumps(values))
+    record.write_text(json.dumps(checksums.sealed(values)))
     collection.add(corpus)
     assert sorted(row["row"] for row in collection.rows()) == list(range(1, 301))
 
@@ -503,7 +504,7 @@ def test_an_index_made_with_a_model_of_the_hub_records_its_name(banyan, books, t
         assert "*king*" in banyan("search", "index", "king and queen", *model)[1]
     assert set(asked) == {"tests/small"}
     record["model"]["path"] = str(tmp_path / "tests/small")
-    Path("index/index.json").write_text(json.dumps(record))
+    Path("index/index.json").write_text(json.dumps(checksums.sealed(record)))
     code, _, told = banyan("search", "index", "king")
     assert (code, "tests/small: pass its folder or Hub name with --model" in told) == (1, True)
     assert banyan("search", "index", "king", "--model", "tests/small")[0] == 0

@@ -176,6 +176,7 @@ def _read(folder: Path, model: Banyan) -> tuple[dict[str, Any], dict[str, np.nda
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    checksums.verify(folder, [ABOUT])
     about = about_classifier(folder)
     try:
         arrays = load_file(folder / HEAD)

@@ -162,7 +162,7 @@ def _begin(folder: RunFolder, record: dict[str, Any]) -> None:
 
 
 def _check_same(folder: RunFolder, record: dict[str, Any]) -> None:
-    began = json.loads(folder.record.read_text(encoding="utf-8"))
+    began = checksums.read_sealed(folder.record, "--overwrite starts over")
     if "classifier" not in began:
         raise BanyanError(f"the run in {folder.out} does not train a classifier: choose another folder")
     changed = [name for name, value in record.items() if began.get(name) != value]

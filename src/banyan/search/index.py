@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Encode = Callable[[list[str]], np.ndarray]
 FORMAT = 2  # 1 is read, too: its full-text index has no parts of compound names
 RECORD = "index.json"
+_REMEDY = "index again, or delete it and let `banyan check --repair` restore it from the rows"
 BATCH_ROWS = 1 << 16  # rows written at a time,
 BATCH_CHARACTERS = 1 << 25  # or fewer if they are long,
 BATCH_SECONDS = 5.0  # or slow to encode
@@ -347,7 +348,7 @@ def _read(folder: Path) -> Record:
     if not path.exists():
         raise BanyanError(f"there is no index in {folder}; `banyan index` makes one")
     try:
-        values = files.read_json(path, "index again")
+        values = checksums.read_sealed(path, _REMEDY)
         if values["format"] not in (1, FORMAT):
             raise BanyanError(f"{path} has format {values['format']}, this version reads up to {FORMAT}: index again")
         done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}

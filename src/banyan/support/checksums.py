@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from banyan.errors import BanyanError
 from banyan.support import files
 
 SUMS = "SHA256SUMS"  # the checksums of the files in a folder
@@ -39,6 +40,14 @@ def is_whole(values: Any) -> bool:
     return not isinstance(values, dict) or values.get("checksum", "") in ("", _of_values(values))
 
 
+def read_sealed(path: Path, advice: str) -> Any:
+    """Return the content of a JSON file, or raise a BanyanError if it is not as it was sealed."""
+    values = files.read_json(path, advice)
+    if not is_whole(values):
+        raise BanyanError(f"{path} is not as it was written; {advice}")
+    return values
+
+
 def _of_values(values: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in values.items() if name != "checksum"}
     return of_text(json.dumps(kept, sort_keys=True))
@@ -59,10 +68,23 @@ def record(path: Path, digests: dict[str, str]) -> None:
 
 def read(path: Path) -> dict[str, str]:
     """Return the checksums in a file by the name of what they are of; none if it does not exist."""
-    if not path.exists():
+    if not path.is_file() or path.stat().st_size > files.LARGEST_JSON:
         return {}
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return {name: found for found, _, name in (line.partition("  ") for line in lines)}
+
+
+def verify(folder: Path, names: Iterable[str]) -> None:
+    """Raise an error if one of these small files is not as it was written. A file without a checksum passes.
+
+    Another process may be saving: it removes the checksums first, and writes them last."""
+    known = read(folder / SUMS)
+    for name in set(names) & set(known):
+        path = folder / name
+        small = path.is_file() and path.stat().st_size <= files.LARGEST_JSON  # larger ones are refused by their reader
+        if small and digest(path) != known[name] and read(folder / SUMS) == known:
+            remedy = f"copy it again, or delete {folder / SUMS} if you changed it yourself"
+            raise BanyanError(f"{path} is not as it was written: {remedy}")
 
 
 def damaged(path: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
 from banyan.config import Config, check_resumable
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
-from banyan.folders import is_finished
+from banyan.folders import is_finished, verify
 from banyan.integrations.opening import FILES
 from banyan.support import checksums, files
 from banyan.support.checksums import SUMS
@@ -118,6 +118,7 @@ class RunFolder:
             raise BanyanError("--init brings its own tokenizer: leave --tokenizer out")
         if Path(given.init).resolve() == self.out.resolve():
             raise BanyanError(f"--init and --out are both {self.out}: name another folder for the new model")
+        verify(Path(given.init))
         found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
         fixed = {name: found[name] for name in _FIXED}
         if given.parallel:
@@ -134,7 +135,7 @@ class RunFolder:
 
     def _repeated(self, asked: dict[str, Any], given: Given) -> tuple[Config, Given]:
         """The settings of a resumed run. Only the number of epochs may change."""
-        record = json.loads(self.record.read_text(encoding="utf-8"))
+        record = checksums.read_sealed(self.record, "--overwrite starts over")
         try:
             check_resumable(record)
         except BanyanError as error:

@@ -238,6 +238,7 @@ class _Job:
         self.own_tokenizer = folder.work / TOKENIZER
         self.begun = self.resume and self.own_tokenizer.exists()
         own = self.own_tokenizer
+        checksums.verify(folder.work, [TOKENIZER] if self.begun else [])
         self.tokenizer = Tokenizer.from_file(own) if self.begun else _given_tokenizer(self.given, self.config)
         self.weights: dict[str, np.ndarray] = {}
         if self.given.init and self.tokenizer:
