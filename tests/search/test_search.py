@@ -343,6 +343,25 @@ def test_a_process_killed_while_replacing_leaves_no_old_rows(collection, corpus)
     assert sorted(row["row"] for row in collection.rows()) == list(range(1, 301))
 
 
+def test_an_index_that_fails_before_its_first_rows_leaves_no_folder(banyan, trained_folder, corpus, tmp_path):
+    folder = tmp_path / "index"
+    assert banyan("index", trained_folder, tmp_path / "nowhere.txt", "-o", folder)[0] == 1
+    assert not folder.exists()
+    assert banyan("index", trained_folder, corpus, "-o", folder, "--quiet")[0] == 0
+    assert banyan("index", trained_folder, tmp_path / "nowhere.txt", "-o", folder)[0] == 1
+    assert len(Index.open(folder).rows) == 300
+
+
+def test_rows_that_are_in_a_new_index_stay_when_it_fails(collection, corpus, tmp_path):
+    def failing(texts: list[str]) -> np.ndarray:
+        return collection.model.encode(texts) if len(texts) > 1 else np.zeros(texts)
+
+    (tmp_path / "one.txt").write_text("the cat")
+    with pytest.raises(TypeError), Index.writing(collection.folder, collection.maker) as index:
+        index.add(failing, [str(corpus), str(tmp_path / "one.txt")])
+    assert len(collection.rows()) == 300
+
+
 def test_a_full_disk_is_one_sentence(collection, corpus, monkeypatch):
     def full(self: search_rows.Rows) -> None:
         raise OSError("LanceError(IO): No space left on device (os error 28)")

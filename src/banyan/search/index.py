@@ -27,7 +27,7 @@ from banyan.errors import BanyanError
 from banyan.search import memory
 from banyan.search.columns import Columns, with_free_names
 from banyan.search.memory import Memory
-from banyan.search.rows import Rows, quoted
+from banyan.search.rows import TABLE, Rows, quoted
 from banyan.support import checksums, files
 from banyan.support.rows import unit_rows
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Encode = Callable[[list[str]], np.ndarray]
 FORMAT = 2  # 1 is read, too: its full-text index has no parts of compound names
-RECORD = "index.json"
+RECORD, SPOOL = "index.json", "spool"
 _REMEDY = "index again, or delete it and let `banyan check --repair` restore it from the rows"
 BATCH_ROWS = 1 << 16  # rows written at a time,
 BATCH_CHARACTERS = 1 << 25  # or fewer if they are long,
@@ -118,16 +118,18 @@ class Index:
     def writing(cls, folder: str | Path, maker: Maker | None = None, language: str | None = None) -> Iterator[Index]:
         """Open an index for adding and deleting, in a `with` block.
 
-        maker: the model that makes the vectors to add. If given, an index is created in a folder that has none.
+        maker: the model that makes the vectors to add. If given, an index is created in a folder that has none. It is
+        removed if the block fails before the first rows are in it.
         language: for stemming and stop words in a new index."""
         folder = Path(folder)
         if maker is not None:
-            _make(folder)
+            _check_free(folder)
         elif not (folder / RECORD).exists():
             raise BanyanError(f"there is no index in {folder}; `banyan index` makes one")
-        with files.locked(folder / "lock", f"another process is writing to {folder}: wait until it has ended"):
+        with files.held(folder, f"another process is writing to {folder}: wait until it has ended"):
             Rows.recover(folder)
-            if (folder / RECORD).exists():
+            new = not (folder / RECORD).exists()
+            if not new:
                 index = cls.open(folder)
                 if maker is not None:
                     index.check(maker)
@@ -137,7 +139,13 @@ class Index:
                 index = cls._created(folder, maker, language)
             files.remove_leftovers(folder)
             index._take_up()
-            yield index
+            try:
+                yield index
+            except BaseException:
+                if new and not len(index.rows):
+                    for name in (RECORD, TABLE, checksums.SUMS, SPOOL, memory.FOLDER):
+                        files.remove(folder / name)
+                raise
 
     @classmethod
     def _created(cls, folder: Path, maker: Maker, language: str | None) -> Index:
@@ -220,7 +228,7 @@ class Index:
         keep: the other columns to keep, as NAME or NAME:TYPE; all by default.
         update: replace the rows of files that changed since they were indexed, which otherwise raise an error."""
         started = time.monotonic()
-        spool = self.folder / "spool"
+        spool = self.folder / SPOOL
         found = row_sources(names, column, spool)
         todo = [source for source in found if self._begin(source, update)]
         summary = IndexingSummary(self.folder)
@@ -335,12 +343,11 @@ def _as_json(record: Record) -> dict[str, Any]:
     return values
 
 
-def _make(folder: Path) -> None:
+def _check_free(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise BanyanError(f"{folder} is a file: name a folder for the index")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / RECORD).exists() and not (folder / "lock").exists():
         raise BanyanError(f"{folder} has other files and no index: choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _read(folder: Path) -> Record:

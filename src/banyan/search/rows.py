@@ -29,6 +29,7 @@ APPROXIMATE_FROM = 100_000  # rows; below that, every vector is compared, which 
 PROBES = 50  # partitions to search, at least
 REFINED = 3000  # candidates to compare exactly, or five times k if that is more: docs/search.md
 NAME = "rows"
+TABLE = f"{NAME}.lance"
 OWN = ("text", "source", "row", "vector")  # columns that every row has
 WORDS = "_words"  # the text with the parts of compound names, for the full-text index; indexes of format 1 lack it
 _ABOUT = "banyan"  # a key of the table's metadata
@@ -85,7 +86,7 @@ class Rows:
     @classmethod
     def remove_empty(cls, folder: Path) -> None:
         """Remove the table that a process killed while creating an index left: a table without rows."""
-        table = folder / f"{NAME}.lance"
+        table = folder / TABLE
         if any(table.glob("data/*")) and any(table.glob("_versions/*.manifest")) and len(cls.open(folder)):
             told = f"{folder} has rows but no index.json, which names their model and their sources"
             raise BanyanError(f"{told}: `banyan check --repair` restores it; or choose another folder")
@@ -95,7 +96,7 @@ class Rows:
     def recover(cls, folder: Path) -> None:
         """Undo a write that a power cut or a full disk left incomplete, if its process ended before it noticed."""
         known = checksums.read(folder / checksums.SUMS)
-        new = [path for path in _files(folder / f"{NAME}.lance") if str(path.relative_to(folder)) not in known]
+        new = [path for path in _files(folder / TABLE) if str(path.relative_to(folder)) not in known]
         if known and any(map(_cut_short, new)):
             _go_back(new)
 
@@ -278,7 +279,7 @@ class Rows:
 
     def _record_sums(self) -> None:
         """Record the checksums of new files. Lance never changes a file, except for a hint."""
-        names = {str(path.relative_to(self._folder)): path for path in _files(self._folder / f"{NAME}.lance")}
+        names = {str(path.relative_to(self._folder)): path for path in _files(self._folder / TABLE)}
         lasting = {name: path for name, path in names.items() if "hint" not in name}
         kept = {name: self._sums.get(name) or checksums.digest(path) for name, path in lasting.items()}
         if kept != self._sums:

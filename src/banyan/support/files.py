@@ -63,7 +63,7 @@ def remove_orphans(folder: Path, name: str = "") -> None:
     """Remove what processes of this machine that are gone left when they wrote a file of this name, or any file."""
     for leftover in folder.glob(f".{glob.escape(name) or '*'}.*{_here()}.tmp"):
         if not _alive(leftover.name.removesuffix(f"{_here()}.tmp").rpartition(".")[2]):
-            _remove(leftover)
+            remove(leftover)
 
 
 def _here() -> str:
@@ -85,10 +85,11 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what processes killed while writing left in a folder that this process has locked."""
     for pattern in (".*.tmp", ".tmp??????"):  # ours, and that of safetensors up to banyan 0.2
         for leftover in folder.glob(pattern):
-            _remove(leftover)
+            remove(leftover)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder, if there is one."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
