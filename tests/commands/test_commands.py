@@ -237,6 +237,8 @@ def test_train_is_called_with_what_was_given_and_nothing_else(banyan, trained):
             "teacher_lines": None,
             "parallel": None,
             "languages": "both",
+            "language": None,
+            "license": None,
             "resume": False,
             "overwrite": False,
             "checkpoint_seconds": 60.0,

@@ -6,8 +6,11 @@ import json
 import logging
 import re
 import shlex
+import sys
 
 import pytest
+from rich.console import Console
+from rich.logging import RichHandler
 
 from banyan.commands import _parser
 from banyan.support.display import Display
@@ -28,6 +31,29 @@ def test_messages_are_logged_also_if_they_are_not_printed(caplog, capsys):
         Display(quiet=True).note("100% of [them]")
     assert [record.getMessage() for record in caplog.records] == ["100% of [them]"]
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", ["on the console", "in a file", "rich", "above"])
+def test_a_message_that_the_log_shows_is_not_printed_as_well(kind, tmp_path, capsys, monkeypatch):
+    logger = logging.getLogger("banyan")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    handler = {
+        "on the console": lambda: logging.StreamHandler(sys.stderr),
+        "in a file": lambda: logging.FileHandler(tmp_path / "log"),
+        "rich": lambda: RichHandler(console=Console(stderr=True, width=200)),
+        "above": lambda: logging.StreamHandler(sys.stderr),
+    }[kind]()
+    handler.setLevel(logging.WARNING if kind == "above" else logging.INFO)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.INFO)
+    monkeypatch.setattr(root, "handlers", [handler])
+    root.manager._clear_cache()  # type: ignore[attr-defined]  # of which levels are enabled
+    try:
+        Display().note("tokenised 7 lines")
+    finally:
+        handler.close()
+        root.manager._clear_cache()  # type: ignore[attr-defined]
+    assert capsys.readouterr().err.count("tokenised 7 lines") == 1
 
 
 def instructions() -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -178,3 +179,19 @@ def test_without_scikit_learn_the_epochs_stand_beside_the_untrained_model(corpus
     train(corpus, tmp_path / "out", epochs=1, pairs=pairs, **{**HOW, "quiet": False})
     assert "TF-IDF is left out (The TF-IDF baseline needs" in capsys.readouterr().err
     assert standing.TFIDF not in metrics(tmp_path / "out")[0]
+
+
+def test_the_card_states_language_and_licence_and_a_resumed_run_repeats_or_changes_them(corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "la").mkdir()  # no file is meant
+
+    def stated(**more: object) -> list[str]:
+        train(corpus, tmp_path / "out", **HOW, **more)  # type: ignore[arg-type]
+        text = (tmp_path / "out/README.md").read_text(encoding="utf-8")
+        return re.findall(r"^(?:language: .+|license: .+)|Language: .*? Licence: .*", text, re.M)
+
+    before = ['language: ["la", "grc"]', 'license: "cc-by-4.0"', "Language: la, grc. Licence: cc-by-4.0."]
+    assert stated(epochs=1, language="la,grc", license="cc-by-4.0") == before
+    assert stated(epochs=2, resume=True) == before
+    after = ['language: ["la", "grc"]', 'license: "mit"', "Language: la, grc. Licence: mit."]
+    assert stated(epochs=2, resume=True, license="mit") == after

@@ -12,7 +12,7 @@ from banyan.support.needs import needs
 GROUP, ORDER = "train", 1
 PURPOSE = "train a model on your own text"
 DESCRIPTION = """Writes a model folder. --resume continues a run that was stopped or killed.
-After Ctrl-C and after each epoch, the folder holds a model that can be used, marked as unfinished."""
+After Ctrl-C and after each epoch (at most every 5 s), the folder holds a usable model, marked as unfinished."""
 EXAMPLES = (
     "banyan train corpus.txt --out model/",
     "banyan train texts/ more.jsonl.gz --column text --out model/ --epochs 5 --candidates batch",
@@ -48,6 +48,7 @@ def arguments(parser: Parser) -> None:
     parser.set_defaults(layout="auto")
     _setting_arguments(groups)
     _run_arguments(groups["run"])
+    _card_arguments(groups["run"])
 
 
 def _text_arguments(group: argparse._ArgumentGroup) -> None:
@@ -63,6 +64,12 @@ def _text_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--dev", metavar="FILE", help="held-out text (default: 1%% of the corpus)")
     tokenizer = "tokenizer.json or SentencePiece .model to use (default: train one on the corpus)"
     group.add_argument("--tokenizer", metavar="FILE", help=tokenizer)
+
+
+def _card_arguments(group: argparse._ArgumentGroup) -> None:
+    language = "languages of the corpus, for the model card: la, or la,grc"
+    group.add_argument("--language", metavar="LANG[,LANG]", help=language)
+    group.add_argument("--license", metavar="NAME", help="licence of the model, for its card: cc-by-4.0")
 
 
 def _teaching_arguments(group: argparse._ArgumentGroup) -> None:

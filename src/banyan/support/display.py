@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from banyan.support.log import log
+from banyan.support.log import log, shows
 
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 15.0
@@ -46,9 +47,10 @@ class Display:
         self.live = self.console.is_terminal and not quiet
 
     def note(self, text: str) -> None:
-        """Print a message, unless quiet, and log it in any case."""
+        """Log a message. Print it, unless quiet, or if the log shows it already."""
         log.info("%s", text)
-        self.console.print(text, markup=False)
+        if not shows(logging.INFO):
+            self.console.print(text, markup=False)
 
     @contextmanager
     def patience(self, text: str, seconds: float = 3.0) -> Iterator[threading.Timer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,7 @@ _KNOWS = "its training text uses them, including that text's biases"
 _KNOWS_TAUGHT = "its teacher and its training text use them, including their biases"
 NO_OUTPUT_LAYER = "training predicts no tokens"
 _NAMED = 10  # sources that the card names
-_LANGUAGE, _LICENCE = "Language: not stated", "Licence: not stated"  # until `banyan push` states them
+_LANGUAGE, _LICENCE = "Language: not stated", "Licence: not stated"  # until somebody states them
 _NO_SCORES = "Unknown: the folder that the model was trained in was not available when this card was written."
 _UNKNOWN = f"Text: not stated. {_LANGUAGE}. {_LICENCE}.\n\n{_NO_SCORES}"
 
@@ -118,8 +119,11 @@ def named(corpus: str | Path | Sequence[str | Path], summary: str) -> str:
 
 
 def stated(card: str, language: str | list[str] | None, license: str | None) -> str:
-    """The card with its language and licence, if they are given now."""
+    """The card with its language and licence, if they are given now; also in its metadata, if it begins with them."""
     languages = [language] if isinstance(language, str) else language or []
+    about = {"language": languages, "license": license}
+    lines = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in about.items() if value)
+    card = f"---\n{lines}{card[4:]}" if card.startswith("---\n") else card
     for unknown, known in ((_LANGUAGE, ", ".join(languages)), (_LICENCE, license)):
         if known:
             card = card.replace(unknown, f"{unknown.partition(':')[0]}: {known}")

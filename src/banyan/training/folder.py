@@ -24,6 +24,8 @@ from banyan.support.checksums import SUMS
 METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 CLASSIFIER = (ABOUT, HEAD, CONFUSION)
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, SUMS, METRICS, CARD, LOSS, *FILES, *CLASSIFIER)
+_ON_THE_CARD = ("language", "license")
+_WORDS = ("languages", *_ON_THE_CARD)  # given, and no paths
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.
@@ -39,7 +41,7 @@ _BEGINNING: dict[str, Any] = {"init_sketch": 0.0, "init_ppmi": 0.0, "init_gate":
 
 @dataclass(frozen=True)
 class Given:
-    """The inputs of a run beside its corpus and settings: paths, and the digest of the initial weights."""
+    """The inputs of a run beside its corpus and settings: paths, the digest of the initial weights, and words."""
 
     dev: str | None = None
     pairs: str | None = None
@@ -51,10 +53,13 @@ class Given:
     parallel: str | None = None
     languages: str | None = None
     tuned_on: str | None = None
+    language: str | None = None  # of the text, and its licence: for the model card
+    license: str | None = None
 
     @classmethod
     def of(cls, **paths: str | Path | None) -> Given:
-        known = {name: _whereabouts(path) for name, path in paths.items() if path is not None}
+        given = {name: path for name, path in paths.items() if path is not None}
+        known = {name: str(path) if name in _WORDS else _whereabouts(path) for name, path in given.items()}
         if "init" in known:
             weights = Path(known["init"]) / WEIGHTS
             if not weights.is_file():
@@ -134,7 +139,7 @@ class RunFolder:
         return Config.from_preset(**{**asked, **fixed, **_BEGINNING}), given
 
     def _repeated(self, asked: dict[str, Any], given: Given) -> tuple[Config, Given]:
-        """The settings of a resumed run. Only the number of epochs may change."""
+        """The settings of a resumed run. Only the number of epochs may change, and what the model card says."""
         record = checksums.read_sealed(self.record, "--overwrite starts over")
         try:
             check_resumable(record)
@@ -142,7 +147,8 @@ class RunFolder:
             raise BanyanError(f"the run in {self.out} cannot be resumed: {error}") from None
         began = Config.from_file(self.record)
         config = Config.from_preset(**{**began.to_dict(), **asked})
-        began_with = Given(**record["given"])
+        new = {name: getattr(given, name) for name in _ON_THE_CARD if getattr(given, name) is not None}
+        began_with = Given(**{**record["given"], **new})
         if (began_by := record.get("processes", 1)) != self.processes:
             raise BanyanError(
                 f"the run in {self.out} was started with {_processes(began_by)} and cannot be resumed with "

@@ -40,7 +40,7 @@ from banyan.training import checkpoint, standing, writing
 from banyan.training.checkpoint import Progress
 from banyan.training.distributed import Processes
 from banyan.training.epochs import suitable_epochs
-from banyan.training.folder import METRICS, RunFolder
+from banyan.training.folder import METRICS, Given, RunFolder
 from banyan.training.interrupts import Interrupted, interrupts
 from banyan.training.lessons import Lessons
 from banyan.training.metrics import Metrics, Pace, epoch_line, estimate, read_rows, tensorboard_writer
@@ -96,6 +96,7 @@ class Run:
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
         self.best: dict[str, Tensor] = {}  # the weights of the best epoch, if they are kept
         self.taught_by: dict[str, Any] | None = None  # as in Banyan
+        self.given: Given | None = None  # for the model card
         if folder.checkpoint.exists():
             self.progress = checkpoint.load(folder.checkpoint, model, self.optimiser)
             if self.progress.data != data and us.first:  # checkpoints hold the first process's fingerprint
@@ -510,7 +511,7 @@ class Run:
     def _write(self, model: Banyan) -> None:
         if self.metrics is not None:
             self.metrics.sync()
-            writing.write(model, self.out, self.summary, self.terms)
+            writing.write(model, self.out, self.summary, self.terms, self.given)
 
     def close(self) -> None:
         if self.metrics is not None:

@@ -49,6 +49,8 @@ def train(
     teacher_lines: int | None = None,
     parallel: str | Path | None = None,
     languages: str = "both",
+    language: str | None = None,
+    license: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_seconds: float = 60,
@@ -74,6 +76,7 @@ def train(
         /v1/embeddings), or vectors of the corpus's lines (.npy, .parquet). teacher_lines: how many to sample for it.
     parallel: a file of translations. The teacher reads the first side; the model reads both, or only the second
         (languages="second"). It is first trained on the text, unless it starts from a finished model (init).
+    language, license: of the text, for the model card: "la" or "la,grc", "cc-by-4.0".
     resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
     overwrite: replace the model or the run in `out`.
     checkpoint_seconds: the time between checkpoints.
@@ -105,6 +108,8 @@ def _train(
     teacher_lines: int | None,
     parallel: str | Path | None,
     languages: str,
+    language: str | None,
+    license: str | None,
     resume: bool,
     overwrite: bool,
     checkpoint_seconds: float,
@@ -126,6 +131,7 @@ def _train(
     small = place.type == "cpu" and not (preset or config or (resume and folder.record.exists()))
     settings = _settings(SMALL_PRESET if small else preset, config, overrides) | teaching.beginning(overrides)
     paths = {"dev": dev, "pairs": pairs, "tokenizer": tokenizer, "init": init, **teaching.given()}
+    paths |= {"language": language, "license": license}
     with us.joined(place), devices.using(place, deterministic), ExitStack() as stack:
         job = _Job(us, place, folder, display, resume, overwrite, teaching)
         job.begin(stack, _Text(corpus, column, layout), settings, paths, precision)
@@ -301,7 +307,7 @@ class _Job:
             place = self.folder, model, self.pieces
             text = card.text_since(card.named(self.sources, summary), self.given.init)
             run = Run(*place, *data, self.share, text, self.display, us, self.lessons, given)
-            run.taught_by = self.teaching.told(self.lessons, self.given.init)
+            run.taught_by, run.given = self.teaching.told(self.lessons, self.given.init), self.given
         run.start_from(self.weights)
         with closing(run):
             with us.together():

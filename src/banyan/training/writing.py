@@ -1,4 +1,6 @@
-"""The model folder that a run writes: at its end, and, marked as unfinished, after each epoch and after Ctrl-C."""
+"""The model folder that a run writes: at its end and, marked as unfinished, after Ctrl-C and after epochs.
+
+Epochs are written at most every 5 s."""
 
 from __future__ import annotations
 
@@ -13,17 +15,21 @@ from banyan.encoder import Banyan
 from banyan.support import files
 from banyan.training import card, plots
 from banyan.training.beginning import carried_over
-from banyan.training.folder import CARD, LOSS, METRICS
+from banyan.training.folder import CARD, LOSS, METRICS, Given
 
 if TYPE_CHECKING:
     from banyan.model.objective import Term
 
 
-def write(model: Banyan, out: Path, text: str, terms: Sequence[Term]) -> None:
-    """Write the model, its card and the plot of its losses. text: what the card says about the training text."""
+def write(model: Banyan, out: Path, text: str, terms: Sequence[Term], given: Given | None = None) -> None:
+    """Write the model, its card and the plot of its losses. text: what the card says about the training text.
+
+    given: the inputs of the run, which may state the language and the licence of the text."""
     model.save_pretrained(out)
     plots.loss_curve(out / METRICS, out / LOSS, terms)
-    files.write_text(out / CARD, card.model_card(model, text, out / METRICS))
+    told = card.model_card(model, text, out / METRICS)
+    languages = given.language.replace(",", " ").split() if given and given.language else None
+    files.write_text(out / CARD, card.stated(told, languages, given.license if given else None))
 
 
 def carry_over(weights: dict[str, np.ndarray], width: int, lessons: Store) -> None:
