@@ -313,7 +313,8 @@ class Banyan:
         vectors = out if whole else np.zeros((len(texts), self.dim), np.float32)
         if not self._embed(texts, vectors):
             tokens, offsets = self.tokenizer.encode(texts, threads=n_threads)
-            self._encode_ragged(tokens, offsets, vectors, n_threads)
+            self._compose(tokens, offsets, vectors, n_threads)
+        self._finish(vectors, texts)
         if not whole:
             out[:] = form.keep(vectors)
         if normalize:
@@ -332,7 +333,6 @@ class Banyan:
             rows = np.zeros((len(left), self.dim), np.float32)
             self._compose(*self.tokenizer.encode([texts[i] for i in left], threads=1), rows, 1)
             out[left] = rows
-        self._finish(out)
         return True
 
     @cached_property
@@ -348,18 +348,15 @@ class Banyan:
             raise BanyanError(f"tokens must be between 0 and {len(self.embedding) - 1}")
         tokens, offsets = check_ragged(tokens, offsets, empty=True)
         out = np.zeros((len(offsets) - 1, self.dim), np.float32)
-        self._encode_ragged(tokens, offsets, out)
+        self._compose(tokens, offsets, out, None)
+        self._finish(out)
         return normalize_rows(out) if normalize else out
 
-    def _encode_ragged(
-        self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None
-    ) -> None:
-        self._compose(tokens, offsets, out, n_threads)
-        self._finish(out)
-
-    def _finish(self, out: np.ndarray) -> None:
+    def _finish(self, out: np.ndarray, texts: Sequence[str] | None = None) -> None:
         if self.config.functions == "linear" and not np.isfinite(out).all():  # matrices can grow with every level
-            raise BanyanError("the embedding of a text overflows: the matrices of this model grow vectors too much")
+            row = int(np.flatnonzero(~np.isfinite(out).all(1))[0])
+            text = f"{texts[row][:40]!r}..." if texts else f"text {row}"
+            raise BanyanError(f"the embedding of {text} overflows: leave it out (the matrices of the model grow it)")
         if self.config.taught_dim:
             self._scale_parts(out)
 

@@ -20,7 +20,9 @@ import numpy as np
 import pytest
 
 from banyan.encoder import Banyan
+from banyan.errors import BanyanError
 from banyan.serve.app import App
+from banyan.serve.jobs import Batcher, Job
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
@@ -292,3 +294,28 @@ def test_figures_of_several_workers_are_summed():
     assert 'banyan_request_duration_seconds_bucket{route="/b",le="0.0025"} 0' in lines
     assert 'banyan_request_duration_seconds_bucket{route="/b",le="0.005"} 3' in lines
     assert not [line for line in lines if 'route="/a"' in line]
+
+
+def test_a_text_that_the_model_cannot_encode_fails_its_own_request_only(model):
+    """Three requests at the same time are one batch."""
+
+    class Fussy(Banyan):
+        def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
+            if (np.diff(offsets) > 20).any():
+                raise BanyanError("the embedding of text 0 overflows")
+            return super().encode_tokens(tokens, offsets, normalize)
+
+    fussy = Fussy(model.config, model.tokenizer, model.weights)
+    batcher = Batcher(Service(fussy, ["m"], Limits(), 0, Metrics(LABELS)))
+
+    def job(text: str) -> Job:
+        return Job(text, "inputs", None, True, None, lambda vectors, tokens: vectors.tobytes())
+
+    async def ask() -> list[Any]:
+        texts = ("the cat sat", "the cat sat " * 30, "a dog slept")
+        return await asyncio.gather(*(batcher.run(job(text)) for text in texts), return_exceptions=True)
+
+    first, second, third = asyncio.run(ask())
+    assert str(second) == "the embedding of text 0 overflows"
+    for found, text in ((first, "the cat sat"), (third, "a dog slept")):
+        np.testing.assert_array_equal(np.frombuffer(found.body, np.float32), model.encode(text, normalize=True))

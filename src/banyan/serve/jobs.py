@@ -15,6 +15,8 @@ import numpy as np
 from banyan.serve import inputs
 from banyan.serve.service import Answer, Service
 
+_Found = tuple[inputs.Ragged, np.ndarray]  # the tokens and the embeddings of a request
+
 
 class Job(NamedTuple):
     """A request for embeddings. All its fields are checked, except the inputs."""
@@ -62,18 +64,26 @@ class Batcher:
 
     def _encode(self) -> None:
         waiting, self.waiting = self.waiting, []
+        found: list[_Found | Exception]
         try:
-            found = self._together([texts for texts, _ in waiting])
-        except Exception as error:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(error)
-            return
+            found = [*self._together([texts for texts, _ in waiting])]
+        except Exception:  # of one request: the others are answered
+            found = [self._by_itself(texts) for texts, _ in waiting]
         for (_, future), part in zip(waiting, found, strict=True):
-            if not future.done():  # the client may have disconnected
+            if future.done():  # the client has disconnected
+                continue
+            if isinstance(part, Exception):
+                future.set_exception(part)
+            else:
                 future.set_result(part)
 
-    def _together(self, requests: list[list[str]]) -> list[tuple[inputs.Ragged, np.ndarray]]:
+    def _by_itself(self, texts: list[str]) -> _Found | Exception:
+        try:
+            return self._together([texts])[0]
+        except Exception as error:
+            return error
+
+    def _together(self, requests: list[list[str]]) -> list[_Found]:
         """The tokens and normalized embeddings of each request."""
         model = self.service.model
         tokens, offsets = model.tokenizer.encode([text for texts in requests for text in texts])
