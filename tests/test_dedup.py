@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from banyan import BanyanError
 from banyan import dedup as deduplicating
-from banyan.dedup import NONE, Deduplication, hashes_for
+from banyan.dedup import NONE, Deduplication, hashes_for, on_one_line
 from tests.helpers.corpora import lines
+
+pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
 
 class Points:
@@ -69,6 +75,65 @@ def test_tables_and_standard_input_are_read(tmp_path, model_folder, banyan, monk
     (tmp_path / "rows.csv").write_text('id,text\n1,"the cat\tsat\nthere"\n2,a dog\n3,"the cat\tsat\nthere"\n')
     code, out, _ = banyan("dedup", model_folder, tmp_path / "rows.csv", "--column", "text", "--quiet")
     assert (code, out) == (0, "3\t1\t1.000\tthe cat sat there\tthe cat sat there\n")
+
+
+REPEATED = [("1", "the cat\tsat\n'there'"), ("2", "a dog"), ("3", "the cat\tsat\n'there'"), ("4", ""), ("5", "a, dog")]
+
+
+def write_table(path: Path, rows: list[tuple[str, str]]) -> None:
+    if path.suffix == ".csv":
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows([("id", "text"), *rows])
+    elif path.suffix == ".tsv":
+        path.write_text("".join(f"{a}\t{on_one_line(b)}\n" for a, b in [("id", "text"), *rows]))
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(f"{json.dumps({'id': a, 'text': b, 'more': [1]})}\n" for a, b in rows))
+    else:
+        columns = {"id": [a for a, _ in rows], "text": [b for _, b in rows], "more": [{"x": 1.5}] * len(rows)}
+        parquet.write_table(pa.table(columns), path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_rows_of_tables_keep_all_their_columns(tmp_path, model_folder, banyan, suffix):
+    """Those of two tables. The table that is left is written as these were."""
+    for name, rows in (("a", REPEATED), ("b", REPEATED[1:3]), ("wanted", REPEATED[:2] + REPEATED[3:])):
+        write_table(tmp_path / f"{name}.{suffix}", rows)
+    inputs = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    how = ("--column", "text", "--threshold", "1", "--remove", "--quiet")
+    code, _, told = banyan("dedup", model_folder, *inputs, *how, "-o", tmp_path / f"kept.{suffix}")
+    assert (code, told) == (0, "")
+    kept, wanted = tmp_path / f"kept.{suffix}", tmp_path / f"wanted.{suffix}"
+    if suffix == "parquet":
+        assert parquet.read_table(kept).equals(parquet.read_table(wanted))
+    else:
+        assert kept.read_text() == wanted.read_text()
+        assert banyan("dedup", model_folder, *inputs, *how)[1] == wanted.read_text()
+    code, _, _ = banyan("dedup", model_folder, *inputs, *how, "-o", tmp_path / "kept.txt")
+    assert (code, (tmp_path / "kept.txt").read_text()) == (0, "the cat sat 'there'\na dog\n\na, dog\n")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "out", "told"),
+    [
+        (["a.csv"], ["-o", "b.parquet"], "the rows are csv: name a file that ends in .csv, or in .txt"),
+        (["a.parquet"], [], "the rows are parquet: name a file that ends in .parquet, or in .txt"),
+        (["a.csv", "a.tsv"], ["-o", "b.csv"], "the rows are of several kinds, csv, tsv: name a .txt file"),
+        (["a.csv", "other.csv"], ["-o", "b.csv"], "other.csv has other columns than a.csv"),
+        (["a.parquet", "other.parquet"], ["-o", "b.parquet"], "other.parquet has other columns than a.parquet"),
+        (["a.csv"], ["-o", "b.csv.gz"], "b.csv.gz would not be compressed: leave .gz out of its name"),
+    ],
+)
+def test_what_cannot_be_one_table_is_told(tmp_path, model_folder, banyan, monkeypatch, inputs, out, told):
+    monkeypatch.chdir(tmp_path)
+    for suffix in ("csv", "tsv", "parquet"):
+        write_table(tmp_path / f"a.{suffix}", REPEATED)
+    (tmp_path / "other.csv").write_text("text,id\na,b\n")
+    parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "other.parquet")
+    before = sorted(tmp_path.iterdir())
+    code, _, said = banyan("dedup", model_folder, *inputs, "--column", "text", "--remove", "--quiet", *out)
+    assert (code, said.count("\n")) == (1, 1)
+    assert told in said
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_threshold_that_cannot_be_is_told(model, tmp_path):

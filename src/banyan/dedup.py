@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import numpy as np
 
+from banyan.corpus.keeping import TEXT, kind_to_write, write_rows
 from banyan.corpus.reading import Corpus, in_blocks
 from banyan.corpus.report import Report
 from banyan.encoding import BLOCK_CHARACTERS, BLOCK_ROWS
@@ -76,12 +77,16 @@ class Deduplication:
         threshold: float = THRESHOLD,
         column: str | None = None,
         display: Display | None = None,
+        kept_in: str | None = None,
     ) -> None:
+        """kept_in: the file that `write_kept` will write, or "-" for standard output. Its suffix decides whether rows
+        of tables keep all their columns; without a name, their texts are written."""
         self.model, self.threshold, self.n_hashes = model, threshold, hashes_for(threshold)
         self._stack, self.display = ExitStack(), display
         self._work = Path(self._stack.enter_context(TemporaryDirectory(prefix="banyan-dedup-")))
         try:
             self.corpus = Corpus(inputs, column=column, layout="lines", spool=self._work)
+            self.kind = kind_to_write(self.corpus.paths, kept_in) if kept_in else TEXT
             self._read()
             self.of = self._find()
         except BaseException:
@@ -192,6 +197,14 @@ class Deduplication:
                     yield text
                 row += 1
 
+    def write_kept(self, out: Path | TextIO) -> None:
+        """Write the rows that are no duplicates: those of a table with all their columns, in its format."""
+        if self.kind != TEXT:
+            write_rows(self.corpus.paths, self.kind, self.of == NONE, out)
+            return
+        with open(out, "w", encoding="utf-8", newline="\n") if isinstance(out, Path) else nullcontext(out) as file:
+            file.writelines(f"{on_one_line(text)}\n" for text in self.kept())
+
     def duplicates(self) -> Iterator[Duplicate]:
         """The duplicates, in order. The text of a row is held until its last duplicate."""
         rows = np.flatnonzero(self.of != NONE)
@@ -206,6 +219,11 @@ class Deduplication:
                     of_text = texts.pop(first) if last[first] == row else texts[first]
                     yield Duplicate(row + 1, first + 1, min(cosine, 1.0), text, of_text)
                 row += 1
+
+
+def on_one_line(text: str) -> str:
+    """A text without line ends and tabs."""
+    return " ".join(text.splitlines()).replace("\t", " ")
 
 
 def _mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:

@@ -8,6 +8,7 @@ tables     the text column of JSON lines, CSV, TSV and Parquet
 columns    several columns of such a file, row by row
 parallel   pairs of translations
 rows       rows with all their columns, for a search index
+keeping    write some rows of tables, with all their columns
 report     what was read, repaired and dropped
 store      the tokenised corpus on disk
 """
