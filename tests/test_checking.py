@@ -45,7 +45,7 @@ def test_a_flipped_bit_is_named_wherever_it_is(written, tmp_path):
     names = ["model/model.safetensors", "model/tokenizer.json", "out.npy", "run/training/store/tokens.bin"]
     names += ["run/training/checkpoint.safetensors", "index/index.json", "model/config.json"]
     names += ["run/training/store/meta.json", "run/metrics.jsonl", "run/training/run.json"]
-    names += ["run/training/tokenizer.json"]
+    names += ["run/training/tokenizer.json", "index/memory/rows.arrow", "index/memory/words.arrow"]
     names += [str(path.relative_to(written)) for path in (written / "index" / "rows.lance").rglob("*.lance")]
     names += [str(path.relative_to(written)) for path in (written / "index" / "rows.lance").rglob("*.manifest")]
     for name in names:
@@ -114,6 +114,18 @@ def test_an_index_whose_record_changed_is_refused_and_can_be_restored(written, t
     assert banyan("search", tmp_path / "index", "the cat")[0] == 0
 
 
+def test_every_checksum_of_a_run_is_verified(written, tmp_path):
+    """Those of shards, of held-out text and of the vectors of a teacher are in folders of their own."""
+    shutil.copytree(written / "run", tmp_path / "run")
+    lessons = tmp_path / "run/training/lessons/pieces"
+    lessons.mkdir(parents=True)
+    (lessons / "vectors").write_bytes(b"as they were")
+    checksums.write(lessons, ["vectors"])
+    assert check(tmp_path / "run").problems == []
+    (lessons / "vectors").write_bytes(b"as they are")
+    assert check(tmp_path / "run").problems == [f"{lessons / 'vectors'} is not as it was written"]
+
+
 def test_a_missing_file_is_named_and_the_command_fails(written, tmp_path, banyan):
     shutil.copytree(written / "model", tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").unlink()
@@ -147,6 +159,19 @@ def test_a_lost_index_json_is_refused_and_restored(written, tmp_path, model, ban
     assert {name: source["rows"] for name, source in restored["sources"].items()} == {
         name: source["rows"] for name, source in before["sources"].items()
     }
+
+
+def test_damaged_arrays_of_an_index_are_named_and_made_anew(written, tmp_path, banyan):
+    shutil.copytree(written / "index", tmp_path / "index")
+    path = tmp_path / "index" / "memory" / "rows.arrow"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b"cat", b"bat"))
+    code, out, _ = banyan("check", tmp_path / "index")
+    assert (code, out) == (1, f"{path} is not as it was written; `--repair` makes it anew\n")
+    assert banyan("check", tmp_path / "index", "--repair")[0] == 0
+    assert "*cat*" in banyan("search", tmp_path / "index", "cat")[1]
+    assert path.read_bytes() == before
+    assert banyan("check", tmp_path / "index")[0] == 0
 
 
 def test_search_of_a_damaged_index_says_so_in_one_sentence(written, tmp_path, banyan):

@@ -41,7 +41,7 @@ class Findings:
 def check(path: str | Path, repair: bool = False) -> Findings:
     """Verify the checksums of everything in a folder (or of a file that `banyan encode` wrote) and read all of it.
 
-    repair: restore the index.json of an index from its rows."""
+    repair: restore the index.json of an index from its rows, and remove damaged copies of them, which search makes."""
     path = Path(path)
     found = Findings(path)
     parts = {
@@ -80,8 +80,8 @@ def _model(folder: Path) -> Iterator[str | None]:
 
 
 def _run(folder: Path) -> Iterator[str | None]:
-    for place in ("training", "training/store"):
-        yield from checksums.damaged(folder / place / checksums.SUMS)
+    for sums in sorted((folder / "training").rglob(checksums.SUMS)):
+        yield from checksums.damaged(sums)
     if (folder / RUN).exists():
         yield from _raised(lambda: checksums.read_sealed(folder / RUN, "--overwrite starts over"))
     if (folder / CHECKPOINT).exists():
@@ -114,6 +114,7 @@ def _encoded(path: Path) -> Iterator[str | None]:
 
 
 def _index(folder: Path, repair: bool) -> Iterator[str | None]:
+    from banyan.search import memory
     from banyan.search.index import Index
 
     if repair and not (folder / INDEX).exists():
@@ -121,6 +122,11 @@ def _index(folder: Path, repair: bool) -> Iterator[str | None]:
     if not (folder / checksums.SUMS).exists():
         yield None
     yield from checksums.damaged(folder / checksums.SUMS)
+    copies = list(checksums.damaged(folder / memory.FOLDER / checksums.SUMS))
+    if copies and repair:
+        memory.remove(folder)
+    else:
+        yield from (f"{problem}; `--repair` makes it anew" for problem in copies)
     yield from _raised(lambda: _read_all(Index.open(folder)))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from banyan.errors import BanyanError
 from banyan.support import files
+from banyan.support.checksums import SUMS, damaged
 from banyan.support.display import Display
 from banyan.teachers import TextFile, make_vectors, making
 
@@ -140,7 +141,8 @@ def test_a_kill_at_any_moment_resumes_at_the_last_finished_block(moment, tmp_pat
     teacher = Fake()
     np.testing.assert_array_equal(make_vectors(tmp_path, texts, teacher, QUIET, "lines"), vectors_of(texts))
     assert sorted(teacher.asked) == sorted(texts[24:])
-    assert {path.name for path in tmp_path.iterdir()} == {making.VECTORS, making.PROGRESS, files.LOCK}
+    assert {path.name for path in tmp_path.iterdir()} == {making.VECTORS, making.PROGRESS, files.LOCK, SUMS}
+    assert list(damaged(tmp_path / SUMS)) == []
 
 
 def test_vectors_of_other_texts_or_another_teacher_are_never_taken_for_these(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from banyan.corpus import Corpus
 from banyan.corpus.store import Store
 from banyan.integrations import export
 from banyan.model import BanyanModel, objective
+from banyan.support import checksums
 from banyan.support.display import Display
 from banyan.teachers import endpoint
 from banyan.tokenizer import Tokenizer
@@ -124,6 +125,8 @@ def test_lessons_are_lines_and_spans_with_their_vectors(corpus, asked):
     assert np.allclose(basis.T @ basis, np.eye(16), atol=1e-5)
     again = WordTeacher()
     assert lessons.from_corpus(asked, text, again, 40).fingerprint == made.fingerprint
+    assert "targets.f16" in checksums.read(asked.folder / checksums.SUMS)
+    assert not list(checksums.damaged(asked.folder / checksums.SUMS))
     assert not again.asked
 
 

@@ -2,6 +2,7 @@
 
     index/memory/rows.arrow    the rows of the table
     index/memory/words.arrow   the BM25 weight of every word in every row; not if the index has a language
+    index/memory/SHA256SUMS    for `banyan check`
 
 Importing LanceDB takes two seconds, and a query tens of milliseconds. These files are mapped, so that only what a query
 reads is loaded. They carry a stamp of the table's version: files with another stamp are never used.
@@ -19,7 +20,7 @@ import numpy as np
 
 from banyan.search import rows as search_rows
 from banyan.search.bm25 import Words, word_index
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
@@ -139,12 +140,20 @@ def write(folder: Path, rows: Rows, language: str | None) -> None:
     words = language is None and texts.nbytes <= MOST_BYTES
     marks = {"stamp": stamp, "version": str(rows.version), "words": str(words)}
     target.mkdir(exist_ok=True)
+    (target / checksums.SUMS).unlink(missing_ok=True)
     if words:
         columns = {name: pa.array([values]) for name, values in word_index(texts.to_pylist()).items()}
         _write(target / WORDS, pa.table(columns), marks)
     else:
         (target / WORDS).unlink(missing_ok=True)
     _write(target / ROWS, table, marks)
+    checksums.write(target, (ROWS, WORDS))
+
+
+def remove(folder: Path) -> None:
+    """Remove the arrays of an index. The next search writes them anew."""
+    with files.locked(folder / files.LOCK, f"another process is writing to {folder}: wait until it has ended"):
+        files.remove(folder / FOLDER)
 
 
 def _write(path: Path, table: pyarrow.Table, marks: dict[str, str]) -> None:

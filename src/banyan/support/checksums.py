@@ -13,16 +13,12 @@ from banyan.support import files
 
 SUMS = "SHA256SUMS"  # the checksums of the files in a folder
 BESIDE = ".sha256"  # what the name of a single file gets for its checksum
-_BLOCK = 1 << 20
 
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
-    found = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def of_text(text: str) -> str:

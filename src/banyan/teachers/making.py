@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.display import Display, Meter, duration
 from banyan.teachers.teacher import Encoder
 from banyan.teachers.texts import TextFile, fingerprint
@@ -65,6 +65,7 @@ def make_vectors(
         with files.held(folder, f"another process is making vectors in {folder}: wait for it, or stop it"):
             done = _kept(folder, new)  # again: another process may have written before we got the lock
             _Making(folder, done, teacher, display, what).run(texts)
+            checksums.write(folder, (VECTORS, PROGRESS))
     if not done.width:
         raise BanyanError(f"there is nothing to encode: all {done.total:,} {what} are blank")
     return np.memmap(folder / VECTORS, _ROW, "r", shape=(done.total, done.width))
@@ -110,6 +111,7 @@ class _Making:
     def _open(self) -> BinaryIO:
         """Open the vectors for appending, without what an unfinished block left."""
         path = self.folder / VECTORS
+        (self.folder / checksums.SUMS).unlink(missing_ok=True)
         if not self.done.count:  # a progress.json of other texts must never stand beside vectors of these
             (self.folder / PROGRESS).unlink(missing_ok=True)
             files.sync(self.folder)

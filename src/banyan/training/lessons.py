@@ -26,7 +26,7 @@ from banyan.corpus.report import Report
 from banyan.corpus.sources import as_recorded, content_of
 from banyan.corpus.store import Store, shuffled
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.display import Display
 from banyan.support.rows import normalize_rows, slices
 from banyan.teachers import Encoder, TextFile, make_vectors, read_vectors
@@ -127,7 +127,8 @@ def _texts(
     recipe = {**recipe, "tokenizer": pieces, "max_pieces": asked.max_pieces}
     if not (path.exists() and _read(folder / _RECIPE) == recipe):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _RECIPE).unlink(missing_ok=True)
+        for stale in (checksums.SUMS, _RECIPE):
+            (folder / stale).unlink(missing_ok=True)
         numbers: list[np.ndarray] = []
         with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
             for block in _blocks(numbered()):
@@ -263,10 +264,12 @@ def _targets(asked: Asked, vectors: np.ndarray, rows: np.ndarray, basis: np.ndar
     path, mark = asked.folder / _TARGETS, asked.folder / _MARK
     shape = len(rows), basis.shape[1]
     if not (path.exists() and _read(mark) == {"fingerprint": digest}):
+        (asked.folder / checksums.SUMS).unlink(missing_ok=True)
         with files.atomic(path) as temporary, open(temporary, "wb") as file:
             for part in slices(len(rows), _BLOCK):
                 file.write(projected(np.asarray(vectors)[rows[part]], basis).astype(np.float16).tobytes())
         files.write_text(mark, json.dumps({"fingerprint": digest}))
+        checksums.write(asked.folder, (_TEXTS, _ROWS, _RECIPE, _SUMMARY, _TARGETS, _MARK))
     return np.memmap(path, np.float16, "r", shape=shape)
 
 
