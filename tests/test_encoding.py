@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from banyan import encoding
+from banyan import encoding, formats
 from banyan.commands import main
 from banyan.compact import PRECISIONS
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.needs import pip_install
 from tests.helpers.corpora import LINES
 from tests.helpers.models import tiny_model
@@ -86,9 +86,29 @@ def test_result_does_not_depend_on_the_size_of_blocks(model, text, tmp_path, suf
     np.testing.assert_array_equal(one[1], many[1])
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    "content", [b"one\ntwo\nthree\n", b"one\ntwo", b"one\r\ntwo\r\n", b"one\rtwo\r", gzip.compress(b"\none\n\ntwo\n")]
+)
+def test_checksum_is_that_of_the_result(model, tmp_path, suffix, content):
+    """Also where the number of line ends is not that of rows."""
+    path, out = tmp_path / "in.txt", tmp_path / f"out{suffix}"
+    path.write_bytes(content)
+    summary = encode_file(model, path, out)
+    assert len(load(out)[1]) == summary.rows
+    digest = hashlib.sha256(out.read_bytes()).hexdigest()
+    assert Path(f"{out}.sha256").read_text() == f"{digest}  {out.name}\n"
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".jsonl"])
+def test_what_was_written_is_not_read_again_for_its_checksum(model, text, tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(checksums, "digest", lambda path: pytest.fail(f"reads {path}"))
+    encode_file(model, text, tmp_path / f"out{suffix}")
+
+
 def test_npy_header_is_valid_for_any_number_of_rows():
     for rows in (0, 1, 10**6, 10**15):
-        head = encoding._Npy(256).head(rows)
+        head = formats.Npy(256).head(rows)
         assert len(head) == 128
         stream = io.BytesIO(head)
         assert np.lib.format.read_magic(stream) == (1, 0)
@@ -100,17 +120,19 @@ def test_json_numbers_give_back_every_float32(tmp_path):
     rng = np.random.default_rng(0)
     vectors = rng.integers(0, 2**32, (2000, 4), np.uint32).view(np.float32)
     vectors[~np.isfinite(vectors)] = 0
-    lines = encoding._Jsonl(4).block(["x"] * len(vectors), vectors).decode().splitlines()
+    lines = formats.Jsonl(4).block(["x"] * len(vectors), vectors).decode().splitlines()
     np.testing.assert_array_equal(np.array([json.loads(line)["embedding"] for line in lines], np.float32), vectors)
 
 
-def test_parquet_columns_and_row_groups(model, text, tmp_path, small_blocks):
+def test_parquet_columns_and_row_groups(model, text, tmp_path, small_blocks, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(formats, "ROW_GROUP_BYTES", 4 * 4 * model.dim)  # more than a block, less than two
     encode_file(model, text, tmp_path / "out.parquet")
     with parquet.ParquetFile(tmp_path / "out.parquet") as file:
         types = {field.name: str(field.type) for field in file.schema_arrow}
         assert types == {"text": "string", "embedding": f"fixed_size_list<element: float>[{model.dim}]"}
-        assert file.num_row_groups == 3
+        groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        assert groups == [6, 2]
 
 
 # --- What is read ----------------------------------------------------------------------------------------------------
@@ -177,6 +199,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     vectors = np.zeros((500, 64), np.float32)
     model: Any = SimpleNamespace(
         dim=64,
+        device="cpu",
         fingerprint=lambda: "",
         encode=lambda texts, *_, **__: vectors[: len(texts)],
     )
@@ -273,6 +296,39 @@ def _failing_at(count: int, error: BaseException) -> Callable[..., None]:
     return failing
 
 
+def test_nothing_is_written_after_a_block_that_fails(model, text, tmp_path, small_blocks):
+    """The blocks after it are encoded at the same time."""
+
+    def encode(texts: list[str], **how: Any) -> np.ndarray:
+        if texts == LINES[3:6]:
+            raise BanyanError("no")
+        return model.encode(texts, **how)
+
+    failing: Any = SimpleNamespace(dim=model.dim, device="cpu", fingerprint=model.fingerprint, encode=encode)
+    with pytest.raises(BanyanError, match=r"^no$"):
+        encode_file(failing, text, tmp_path / "out.npy")
+    assert json.loads((tmp_path / "out.npy.partial" / "progress.json").read_text())["rows"] == 3
+    assert encode_file(model, text, tmp_path / "out.npy", resume=True).resumed == 3
+    np.testing.assert_array_equal(load(tmp_path / "out.npy")[1], model.encode(LINES))
+
+
+@pytest.mark.parametrize("place", ["first", "later"])
+def test_an_error_of_the_disk_that_comes_late_is_not_lost(model, text, tmp_path, small_blocks, monkeypatch, place):
+    """The disk writes beside everything else, and the system tells an error only once."""
+    monkeypatch.setattr(encoding, "BYTES_BETWEEN_FLUSHES", 0)
+    monkeypatch.setattr(encoding, "SECONDS_BETWEEN_RECORDS", 1e9)
+    errors = iter([OSError(errno.EIO, "Input/output error")] if place == "first" else [None, OSError(errno.EIO, "x")])
+
+    def fsync(file: int) -> None:
+        if error := next(errors, None):
+            raise error
+
+    monkeypatch.setattr(encoding.os, "fsync", fsync)
+    with pytest.raises(BanyanError, match=r"cannot write to .*partial"):
+        encode_file(model, text, tmp_path / "out.npy")
+    assert not (tmp_path / "out.npy").exists()
+
+
 # --- Resuming --------------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +348,18 @@ def test_interrupted_run_goes_on(model, text, interrupted):
     summary = encode_file(model, text, interrupted, resume=True)
     assert (summary.rows, summary.resumed, summary.blank) == (len(LINES), 6, 2)
     np.testing.assert_array_equal(load(interrupted)[1], model.encode(LINES))
+
+
+def test_a_run_goes_on_with_blocks_of_another_size(model, text, interrupted, monkeypatch):
+    monkeypatch.setattr(encoding, "BLOCK_ROWS", 4)
+    assert encode_file(model, text, interrupted, resume=True).resumed == 6
+    np.testing.assert_array_equal(load(interrupted)[1], model.encode(LINES))
+
+
+def test_checksum_of_a_resumed_run_is_that_of_the_result(model, text, interrupted):
+    encode_file(model, text, interrupted, resume=True)
+    digest = hashlib.sha256(interrupted.read_bytes()).hexdigest()
+    assert Path(f"{interrupted}.sha256").read_text() == f"{digest}  {interrupted.name}\n"
 
 
 def test_unfinished_run_is_neither_taken_up_nor_lost_silently(model, text, interrupted):

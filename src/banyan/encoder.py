@@ -294,7 +294,8 @@ class Banyan:
         if self._on_device:  # large blocks, one after another
             block, together, each = max(batch_size, _GPU_BATCH), 1, None
         else:  # blocks side by side, each on one thread
-            share = -(-len(texts) // (4 * threads.available()))
+            cores = threads.available()
+            share = -(-len(texts) // (4 * cores)) if cores > 1 else batch_size
             block, together, each = min(batch_size, max(share, _CPU_BATCH)), 64, 1
         jobs = [(texts[rows], out[rows], normalize, form, each) for rows in slices(len(texts), block)]
         groups: Iterable[list] = [jobs]

@@ -9,16 +9,18 @@ until the end.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,16 +30,17 @@ from banyan.corpus.reading import Corpus, in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sources import as_recorded
 from banyan.errors import BanyanError
-from banyan.support import checksums, files
-from banyan.support.needs import needs
+from banyan.formats import Writer, writer_for
+from banyan.support import checksums, files, threads
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
     from banyan.support.display import Display, Meter
 
-BLOCK_ROWS = 8192  # rows encoded and written at a time
+BLOCK_ROWS = 2048  # rows encoded and written at a time
 BLOCK_CHARACTERS = 1 << 23  # or fewer rows, if they are long
 SECONDS_BETWEEN_RECORDS = 2.0
+BYTES_BETWEEN_FLUSHES = 1 << 26
 SECONDS_WITHOUT_BAR = 1.0
 
 
@@ -94,7 +97,7 @@ def encode_file(
     started = time.monotonic()
     out = Path(out)
     form = Form.of(model.dim, truncate_dim, precision, normalize)
-    writer = _writer(out, form)
+    writer = writer_for(out, form)
     work = Path(f"{out}.partial")
     _refuse_no_file(out)
     with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
@@ -107,28 +110,33 @@ def encode_file(
         _refuse_to_lose(out, work, resume, overwrite)
         corpus = Corpus(inputs, column=column, layout="lines", spool=work)
         _refuse_own_input(out, corpus)
-        run = {"model": model.fingerprint(), "input": corpus.fingerprint(), "normalisation": normalize}
-        run |= {"truncation": truncate_dim, "precision": precision, "version of banyan": __version__}
-        partial = _Partial(work, run, writer, out, corpus.fingerprints())
+        how = {"normalize": normalize, "truncate_dim": truncate_dim, "precision": precision}
+        partial = _Partial(work, model, corpus, how, writer, out)
         rows = _Rows(corpus)
         resumed = partial.rows
         with _writing(work), partial, _LateBar(display, corpus) as bar:
-            with ThreadPoolExecutor(1) as beside:  # a block is written while the next one is encoded
-                written: Future[None] | None = None
-                for block in rows.blocks(skip=resumed):
-                    vectors = model.encode(
-                        block, normalize, show_progress_bar=False, truncate_dim=truncate_dim, precision=precision
-                    )
-                    if written:
-                        written.result()
-                        bar.show(partial.rows)
-                    written = beside.submit(partial.append, block, vectors)
-                if written:
-                    written.result()
-                    bar.show(partial.rows)
+            _write(model, rows.blocks(skip=resumed), how, partial, bar)
             partial.finish()
     seconds = time.monotonic() - started
     return EncodingSummary(out, partial.rows, form.dim, form.precision, rows.blank, resumed, seconds, rows.report)
+
+
+def _write(model: Banyan, blocks: Iterator[list[str]], how: dict[str, Any], to: _Partial, bar: _LateBar) -> None:
+    """Read, encode and write blocks, all at once. A block is written only after the one before it."""
+    with ThreadPoolExecutor(1) as beside, _encoded(model, blocks, how) as encoded:
+        written = beside.submit(to.begin)
+        for texts, vectors in encoded:
+            written.result()
+            bar.show(to.rows)
+            written = beside.submit(to.append, texts, vectors)
+        written.result()
+        bar.show(to.rows)
+
+
+def _encoded(model: Banyan, blocks: Iterator[list[str]], how: dict[str, Any]) -> AbstractContextManager[_Encoded]:
+    """Encode a block on each core, so that no core waits for the end of a block."""
+    cores = threads.available() if model.device == "cpu" else 1
+    return threads.ahead(lambda texts: model.encode(texts, show_progress_bar=False, **how), blocks, cores)
 
 
 class Match(NamedTuple):
@@ -150,15 +158,18 @@ def most_similar(
     query = model.encode(text, normalize=True)
     best: list[Match] = []
     seen = 0
-    with TemporaryDirectory(prefix="banyan-") as spool:
-        for block in _Rows(Corpus(inputs, column=column, layout="lines", spool=Path(spool))).blocks():
-            vectors = model.encode(block, normalize=True, show_progress_bar=False)
+    with TemporaryDirectory(prefix="banyan-") as spool, ExitStack() as stack:
+        rows = _Rows(Corpus(inputs, column=column, layout="lines", spool=Path(spool)))
+        for block, vectors in stack.enter_context(_encoded(model, rows.blocks(), {"normalize": True})):
             scores = np.einsum("ij,j->i", vectors, query)  # unlike @, gives the same bits for equal rows in any block
             top = np.argsort(-scores, kind="stable")[:k].tolist()
             best += [Match(float(scores[i]), seen + i + 1, block[i]) for i in top]
             best = sorted(best, key=lambda match: (-match.score, match.row))[:k]
             seen += len(block)
     return best
+
+
+_Encoded = Iterator[tuple[list[str], np.ndarray]]
 
 
 # --- Rows in ---------------------------------------------------------------------------------------------------------
@@ -173,127 +184,48 @@ class _Rows:
         self.blank = 0
 
     def blocks(self, skip: int = 0) -> Iterator[list[str]]:
-        """Yield blocks of rows, the same in every run, without the blocks that lie within the first `skip` rows."""
+        """Yield blocks of rows, the same in every run, without the first `skip` rows."""
         seen = 0
         for block in in_blocks(self.corpus.rows(self.report), BLOCK_ROWS, BLOCK_CHARACTERS):
-            self.blank += sum(not row or row.isspace() for row in block)
-            seen += len(block)
+            self.blank += block.count("") + sum(map(str.isspace, block))
+            before, seen = seen, seen + len(block)
             if seen > skip:
-                yield block
+                yield block[max(skip - before, 0) :]
 
 
 # --- Rows out --------------------------------------------------------------------------------------------------------
 
 
-class _Writer(Protocol):
-    """An output format whose bytes can be appended block by block."""
-
-    def head(self) -> bytes: ...
-    def block(self, texts: list[str], vectors: np.ndarray) -> bytes | memoryview: ...
-    def finish(self, data: Path, rows: int) -> Path:
-        """Turn the bytes into the result, and return its path."""
-        ...
-
-
-class _Npy:
-    def __init__(self, width: int, dtype: Any = np.float32) -> None:
-        self.width = width
-        self.dtype = np.dtype(dtype).newbyteorder("<")
-
-    def head(self, rows: int = 0) -> bytes:
-        """Return a header of format 1.0, always 128 bytes long: the number of rows is known only at the end."""
-        shape = f"{{'descr': '{self.dtype.str}', 'fortran_order': False, 'shape': ({rows}, {self.width}), }}"
-        return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + shape.ljust(117).encode() + b"\n"
-
-    def block(self, texts: list[str], vectors: np.ndarray) -> memoryview:
-        return np.ascontiguousarray(vectors, self.dtype).data.cast("B")
-
-    def finish(self, data: Path, rows: int) -> Path:
-        with data.open("r+b") as file:
-            file.write(self.head(rows))
-        return data
-
-
-class _Jsonl:
-    def __init__(self, width: int, dtype: Any = np.float32) -> None:
-        self.numbers = ",".join(["%.9g"] * width)  # nine digits represent any float32 and any int8 exactly
-
-    def head(self) -> bytes:
-        return b""
-
-    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        return b"".join(self._line(text, tuple(vector.tolist())) for text, vector in zip(texts, vectors, strict=True))
-
-    def _line(self, text: str, vector: tuple[float, ...]) -> bytes:
-        return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "embedding": [{self.numbers % vector}]}}\n'.encode()
-
-    def finish(self, data: Path, rows: int) -> Path:
-        return data
-
-
-class _Parquet:
-    """Written as an Arrow stream, which can be appended to, and converted to Parquet at the end."""
-
-    def __init__(self, width: int, dtype: Any = np.float32) -> None:
-        with needs("Writing Parquet", "data"):
-            import pyarrow
-            import pyarrow.parquet
-        self.arrow = pyarrow
-        self.width = width
-        embedding = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)), width)
-        columns = [("text", pyarrow.string()), ("embedding", embedding)]
-        self.schema = pyarrow.schema([pyarrow.field(name, kind, nullable=False) for name, kind in columns])
-
-    def head(self) -> bytes:
-        return self.schema.serialize().to_pybytes()
-
-    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        embeddings = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(vectors.ravel()), self.width)
-        columns = [self.arrow.array(texts, self.arrow.string()), embeddings]
-        return self.arrow.record_batch(columns, schema=self.schema).serialize().to_pybytes()
-
-    def finish(self, data: Path, rows: int) -> Path:
-        result = data.with_suffix(".parquet")
-        writer = self.arrow.parquet.ParquetWriter(result, self.schema, use_dictionary=False, write_statistics=False)
-        with self.arrow.OSFile(str(data)) as stream, self.arrow.ipc.open_stream(stream) as batches, writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        return result
-
-
-_WRITERS: dict[str, type[_Npy] | type[_Parquet] | type[_Jsonl]] = {
-    ".npy": _Npy,
-    ".parquet": _Parquet,
-    ".jsonl": _Jsonl,
-}
-
-
-def _writer(out: Path, form: Form) -> _Writer:
-    if out.suffix not in _WRITERS:
-        raise BanyanError(f"cannot write {out}: its name must end in {', '.join(_WRITERS)}")
-    return _WRITERS[out.suffix](form.width, form.dtype)
-
-
 class _Partial:
     """OUT.partial and its progress."""
 
-    def __init__(self, folder: Path, run: dict[str, Any], writer: _Writer, out: Path, inputs: list[str]) -> None:
-        """inputs: the fingerprints that an earlier run may have recorded for the same input."""
+    def __init__(
+        self, folder: Path, model: Banyan, corpus: Corpus, how: dict[str, Any], writer: Writer, out: Path
+    ) -> None:
         self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
-        self.run, self.writer, self.out, self.inputs = run, writer, out, inputs
-        self.rows = self.bytes = 0
+        self.model, self.corpus, self.how, self.writer, self.out = model, corpus, how, writer, out
+        self.rows = self.bytes = self.flushed = 0
+        self.head = b""
+        self.digest: Any = None  # of all bytes so far, unless an earlier run wrote some or they are not the result
         self.finished = False  # all rows are written
         if self.record.exists():
             self._take_up()
 
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """What must be the same when the run is resumed."""
+        run = {"model": self.model.fingerprint(), "input": self.corpus.fingerprint()}
+        run |= {"normalisation": self.how["normalize"], "truncation": self.how["truncate_dim"]}
+        return run | {"precision": self.how["precision"], "version of banyan": __version__}
+
     def _take_up(self) -> None:
         """Continue where the interrupted run stopped, if it had the same model, input and options."""
-        again = "--overwrite starts again"
+        again, run = "--overwrite starts again", self.run
         try:
             record = json.loads(self.record.read_text(encoding="utf-8"))
             self.rows, self.bytes = int(record["rows"]), int(record["bytes"])
-            self.run["input"] = as_recorded(record["run"].get("input"), self.inputs)
-            changed = [name for name, value in self.run.items() if record["run"].get(name) != value]
+            run["input"] = as_recorded(record["run"].get("input"), self.corpus.fingerprints())
+            changed = [name for name, value in run.items() if record["run"].get(name) != value]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BanyanError(f"cannot read {self.record}: {again}") from None
         if changed:
@@ -307,35 +239,57 @@ class _Partial:
     def __enter__(self) -> None:
         if self.finished:
             return
+        self.bytes = self.bytes if self.rows else 0
         self.file = self.data.open("ab")
         self.file.truncate(self.bytes)
-        if not self.bytes:
-            self.bytes = self.file.write(self.writer.head())
-            self._save()
+        self.beside = ThreadPoolExecutor(1)
+        self.flushing: Future[None] | None = None
         self.saved = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.finished:
             return
-        with self.file:
+        with self.file, self.beside:
             if kind is KeyboardInterrupt:
                 self._save()
                 raise KeyboardInterrupt(f"stopped after {self.rows:,} rows, which are kept: --resume continues")
 
+    def begin(self) -> None:
+        """Prepare for the first block while it is encoded, unless an earlier run has."""
+        if self.finished or self.rows:
+            return
+        self.run  # noqa: B018  # takes a while, and its fingerprint counts the lines
+        self.head = self.writer.head(self.corpus.likely_rows())
+        self.digest = hashlib.sha256(self.head) if self.writer.is_result else None
+        self.bytes = self.file.write(self.head)
+
     def append(self, texts: list[str], vectors: np.ndarray) -> None:
         block = self.writer.block(texts, vectors)
         self.file.write(block)
+        if self.digest:
+            self.digest.update(block)
         self.rows, self.bytes = self.rows + len(texts), self.bytes + len(block)  # one statement, against Ctrl-C
         if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
             self._save()
+        elif self.bytes - self.flushed > BYTES_BETWEEN_FLUSHES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Let the disk write beside everything else, so that little is left to wait for."""
+        if self.flushing:
+            self.flushing.result()  # the system tells an error only once
+        self.flushing = self.beside.submit(os.fsync, self.file.fileno())
+        self.flushed = self.bytes
 
     def _save(self, finished: bool = False) -> None:
         """Flush the rows to disk and record them."""
         self.file.flush()
+        if self.flushing:
+            self.flushing.result()
         os.fsync(self.file.fileno())
         record = {"run": self.run, "rows": self.rows, "bytes": self.bytes, "finished": finished}
         files.write_text(self.record, json.dumps(record) + "\n")
-        self.saved = time.monotonic()
+        self.saved, self.flushed = time.monotonic(), self.bytes
 
     def finish(self) -> None:
         """Rename the result to OUT, write its checksum and empty the folder."""
@@ -350,8 +304,13 @@ class _Partial:
             os.replace(result, self.out)
             files.sync(self.out.parent)
         if not sums.exists():
-            checksums.record(sums, {self.out.name: checksums.digest(self.out)})
+            checksums.record(sums, {self.out.name: self._checksum()})
         files.clear(self.folder)
+
+    def _checksum(self) -> str:
+        """The checksum of OUT. It is read again only if it does not have the bytes that were appended."""
+        same = self.digest and self.head == self.writer.head(self.rows)
+        return self.digest.hexdigest() if same else checksums.digest(self.out)
 
 
 _RECORD = "progress.json"

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -127,10 +128,18 @@ class Corpus:
 
         A value that is not text is an empty row. Repairs are counted in `report`.
         """
+        return chain.from_iterable(self._rows_of_sources(report))
+
+    def _rows_of_sources(self, report: Report) -> Iterator[Iterator[str]]:
         before = 0
         for source in self._sources:
-            yield from source.rows(report, self._mover(before))
+            yield source.rows(report, self._mover(before))
             before += source.size
+
+    def likely_rows(self) -> int:
+        """Guess the number of rows from the line ends, which are counted while a fingerprint is made. It is right for
+        plain text; a table or a compressed file may have another number of rows."""
+        return sum(source.likely_rows() for source in self._sources)
 
     def fingerprint(self) -> str:
         """Return a hash of the content of the sources and of the options."""

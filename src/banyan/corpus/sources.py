@@ -23,7 +23,7 @@ from banyan.corpus.textfile import (
     read_chunks,
 )
 from banyan.errors import BanyanError, first_line
-from banyan.support import checksums, files
+from banyan.support import files
 from banyan.support.needs import needs
 
 
@@ -42,6 +42,9 @@ class File:
 
     def mark_before(self) -> list[Any]:
         return stamp_of(self.path)
+
+    def likely_rows(self) -> int:
+        return lines_of(self.path)
 
     def move(self, folder: Path) -> None:
         """Move the file to a folder. If a file of this name is already there, keep that one and delete this one."""
@@ -79,14 +82,29 @@ def size_of(path: Path) -> int:
 
 def content_of(path: Path) -> str:
     """Return the SHA-256 of a file. It is read again only if it has been written to since."""
+    return _content_and_lines(path)[0]
+
+
+def lines_of(path: Path) -> int:
+    """Return the number of lines of a file that is not compressed, if only "\n" ends a line."""
+    return _content_and_lines(path)[1]
+
+
+def _content_and_lines(path: Path) -> tuple[str, int]:
     state = _state(path)
-    return _digest(path, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+    return _read_through(path, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
 
 
 @cache
-def _digest(path: Path, _state: tuple[int, ...]) -> str:
+def _read_through(path: Path, _state: tuple[int, ...]) -> tuple[str, int]:
+    digest, lines, last = hashlib.sha256(), 0, b"\n"
     try:
-        return checksums.digest(path)
+        with open(path, "rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+                lines += block.count(b"\n")
+                last = block[-1:]
+        return digest.hexdigest(), lines + (last != b"\n")
     except OSError as error:
         raise BanyanError(f"cannot read {path}: {error.strerror}") from None
 
@@ -135,6 +153,9 @@ class HubSet:
 
     def mark_before(self) -> list[Any]:
         return [self.name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
+
+    def likely_rows(self) -> int:
+        return self.size
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
         return _texts(self._values(moved), report)

@@ -56,15 +56,20 @@ def read_chunks(path: Path, report: Report, moved: Moved) -> Iterator[Chunk]:
             text, used = decoded(held.removesuffix(b"\r"), False, report)
         else:
             continue
-        held = held[used:]
+        nul, held = held.find(b"\0", 0, used) >= 0, held[used:]
         if first:
             _refuse_binary(path, text)
         first = False
-        yield Chunk(clean(lines_apart(text), report), "line") if end else Chunk(clean(text, report), "nothing")
+        text = clean(lines_apart(text) if end else text, report, nul)
+        yield Chunk(text, "line" if end else "nothing")
 
 
 def long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
     """Yield the lines of a file whole, even those of many millions of characters."""
+    return chain.from_iterable(_lists_of_lines(path, report, moved))
+
+
+def _lists_of_lines(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
     parts: list[str] = []
     for chunk in read_chunks(path, report, moved):
         if chunk.ends == "nothing":
@@ -72,12 +77,12 @@ def long_lines(path: Path, report: Report, moved: Moved) -> Iterator[str]:
             if sum(map(len, parts)) > LONGEST_RECORD:
                 raise BanyanError(f"{path} has a line of more than {LONGEST_RECORD:,} characters: is it damaged?")
             continue
-        first, *rest = chunk.text.split("\n")
-        yield "".join(parts) + first
-        yield from rest
+        lines = chunk.text.split("\n")
+        lines[0] = "".join([*parts, lines[0]])
+        yield lines
         parts = []
     if parts:
-        yield "".join(parts)
+        yield ["".join(parts)]
 
 
 def _last_line_end(held: bytes) -> int:
@@ -100,8 +105,11 @@ def _refuse_binary(path: Path, text: str) -> None:
         raise BanyanError(f"{path} is not UTF-8 text: convert it first, for example with iconv")
 
 
-def clean(text: str, report: Report) -> str:
-    if "\0" in text:
+def clean(text: str, report: Report, nul: bool = True) -> str:
+    """Replace NUL characters and remove byte order marks.
+
+    nul: False if there is no NUL. To find that out takes long where a character has two bytes."""
+    if nul and "\0" in text:
         report.repair(NULS, text.count("\0"))
         text = text.replace("\0", " ")
     if "\ufeff" in text:  # also inside the text, if files with marks were concatenated

@@ -20,7 +20,7 @@ from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sources import as_rows
 from banyan.corpus.tables import choose_column, strings
-from banyan.encoding import BLOCK_CHARACTERS, BLOCK_ROWS
+from banyan.encoding import BLOCK_CHARACTERS
 from banyan.errors import BanyanError
 from banyan.scale.stores import LABEL, Folder, Mark
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
 
 SHARD_ROWS = 500_000  # at most, unless a single row group has more
+GROUP_ROWS = 8192  # of the output
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def encode_shard(
     schema = _schema(form).with_metadata({LABEL: json.dumps(shard.label(settings))})
     with out.written(shard.part) as file:
         with _writer(file, schema, form) as writer:
-            for texts in in_blocks(_rows(folder, shard, result.report), BLOCK_ROWS, BLOCK_CHARACTERS):
+            for texts in in_blocks(_rows(folder, shard, result.report), GROUP_ROWS, BLOCK_CHARACTERS):
                 vectors = model.encode(
                     texts,
                     normalize=normalize,

@@ -8,22 +8,32 @@ the process when two threads enter it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from banyan.errors import BanyanError
 from banyan.support.rows import slices
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 JOBS = 64  # more than there are threads, so that no thread waits long for the last one
 _pools: dict[int, ThreadPoolExecutor] = {}
+_this_thread = threading.local()
 os.register_at_fork(after_in_child=_pools.clear)  # a forked child does not inherit the threads
 
 
 def available() -> int:
-    """Return BANYAN_THREADS or, if it is not set, the number of cores that this process may use."""
+    """Return BANYAN_THREADS or, if it is not set, the number of cores that this process may use. It is 1 in a thread of
+    `ahead`, whose neighbours use the others."""
+    if getattr(_this_thread, "has_neighbours", False):
+        return 1
     wanted = os.environ.get("BANYAN_THREADS")
     if wanted is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -43,6 +53,35 @@ def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None
 
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="banyan"))
     return list(pool.map(lambda job: function(*job), jobs))
+
+
+@contextmanager
+def ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[Iterator[tuple[T, R]]]:
+    """Give each item and its result, in order. Meanwhile, later items are taken and worked on: one on each thread, and
+    one that waits. What has begun is waited for when the block ends."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def begin() -> None:
+        _this_thread.has_neighbours = threads > 1
+
+    pool = ThreadPoolExecutor(threads, initializer=begin)
+    try:
+        yield _ahead(pool, function, items, threads)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], most: int
+) -> Iterator[tuple[T, R]]:
+    waiting: deque[tuple[T, Future[R]]] = deque()
+    for item in items:
+        waiting.append((item, pool.submit(function, item)))
+        if len(waiting) > most:
+            first, result = waiting.popleft()
+            yield first, result.result()
+    for first, result in waiting:
+        yield first, result.result()
 
 
 def shares(n: int) -> list[slice]:
