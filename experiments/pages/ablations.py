@@ -69,6 +69,8 @@ def _counted_once(material: Material) -> str:
     )
     if not (plain.values and once.values and entangled.values):
         return ""
+    if not _alike(material, "plain-diagonal-ce", "plain-diagonal-ce-tokens"):
+        return ""
     whole, part = entangled.mean - plain.mean, once.mean - plain.mean
     told = (
         f"- With diagonal functions and cross-entropy, entangling gains {whole:+.2f}. Plain trees with a loss that "
@@ -101,12 +103,17 @@ def _by_side(record: dict[str, Any]) -> bool:
     return record["settings"].get("halves", "side") == "side"  # records before the setting were trained so
 
 
+def _alike(material: Material, *runs: str) -> bool:
+    """Whether these runs on plain trees gave the halves of a decomposition to the same child."""
+    return len({_by_side(record) for run in runs for record in material.records[run]}) == 1
+
+
 def _faster(material: Material) -> str:
     """Whether the learning rate explains the distance of Self-StrAE from the paper."""
     records = material.records
     usual, fast = (records.score(run, "sts") for run in ("self-strae", "self-strae-fast"))
     paper = material.cell("ablations", ABLATIONS["self-strae"] or "", "Score")
-    if not (usual.values and fast.values and paper):
+    if not (usual.values and fast.values and paper and _alike(material, "self-strae", "self-strae-fast")):
         return ""
     slow_run, fast_run = records["self-strae"][0], records["self-strae-fast"][0]
     gain, lacking = fast.mean - usual.mean, paper["mean"] - usual.mean
@@ -122,7 +129,7 @@ def _faster(material: Material) -> str:
 def _both(material: Material) -> str:
     """The effect of adding cross-entropy to the contrastive loss, with and without that of the learning rate."""
     both, usual, fast = (material.records.score(run, "sts") for run in ("both", "self-strae", "self-strae-fast"))
-    if not (both.values and usual.values and fast.values):
+    if not (both.values and usual.values and fast.values and _alike(material, "both", "self-strae", "self-strae-fast")):
         return ""
     epochs = EXPERIMENTS["self-strae-fast"].config(0).epochs
     return (

@@ -115,7 +115,8 @@ def _spacing(records: Records) -> str:
         "worse on the other one ([docs/experiments.md](docs/experiments.md#spaced-punctuation))"
     )
     spaced = {preset: records.score(f"{run}-spaced", "sts") for preset, run in _SPACED.items()}
-    found = [f"`{preset}` {score.told()}" for preset, score in spaced.items() if score.values]
+    raw = {preset: records.score(run, "sts") for preset, run in _SPACED.items()}
+    found = [f"`{preset}` {s.told()} (as it is: {raw[preset].told()})" for preset, s in spaced.items() if s.values]
     if not found:
         return f"{told}; whole runs on spaced text need a GPU and are not run yet."
     return f"{told}. English sentences with training and test text in spaced form: {', '.join(found)}."

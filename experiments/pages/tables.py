@@ -79,7 +79,7 @@ def verdict(compared: Beside) -> str:
 def _elsewhere(model: str, compared: Beside) -> str:
     """A pointer to the discussion of Self-StrAE."""
     lower = any(clearly(ours, paper) == -1 for _, ours, paper in compared)
-    told = " That is unlikely to explain so large a difference, because Banyan uses the same ones: see section 6."
+    told = " Section 6 has what else is known about the reasons."
     return told if model == "Self-StrAE" and lower else ""
 
 

@@ -135,6 +135,12 @@ def test_page_says_whether_the_rate_explains_self_strae(tmp_path):
     assert "learning rate does not explain why Self-StrAE is below the paper: with 10 times" in text
 
 
+def test_page_compares_only_runs_whose_halves_go_to_the_same_child(tmp_path):
+    usual, fast = record("self-strae", 0, -20), record("self-strae-fast", 0, -18)
+    del fast["settings"]["halves"]  # a record from before the setting was trained by side
+    assert "learning rate does not explain" not in page_of(tmp_path, [usual, fast])
+
+
 @pytest.mark.parametrize(("shift", "told"), [(6, "worse"), (3, "better"), (-6, "better")])
 def test_page_says_on_which_side_of_banyan_a_control_is(tmp_path, shift, told):
     text = page_of(tmp_path, [*seeds("banyan", -0.1, 0, 0.1), record("balanced", 0, shift)])
