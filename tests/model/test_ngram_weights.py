@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from banyan import Banyan
-from banyan.model.ngram_weights import NgramCounts, sketches, stored
+from banyan.model.ngram_weights import hashed, sketches, stored
 from banyan.model.word_ngrams import BUCKETS, spelling
 from tests.helpers.models import tiny_model
 
@@ -26,11 +26,9 @@ def test_cosines_of_sketches_are_those_of_lexical_parts(sublinear_tf):
     model = Banyan(config, tiny.tokenizer, {**tiny.weights, "lexical_idf": stored(idf, scale)})
     tokens, offsets = tiny.tokenizer.encode(TEXTS)
     expected = model.lexical_parts(tokens, offsets)
-    counts = NgramCounts(tokens, offsets, spelling(tiny.tokenizer.pieces), 64, sublinear_tf)
-    chosen = np.array([3, 0, 1, 2, 4, 0])
-    hashed = counts.of(chosen, torch.device("cpu"))
-    found = sketches(hashed, torch.from_numpy(idf), torch.from_numpy(scale), 64).numpy()
-    np.testing.assert_allclose(found @ found.T, (expected @ expected.T)[np.ix_(chosen, chosen)], atol=0.01)
+    ngrams = hashed(tokens, offsets, spelling(tiny.tokenizer.pieces), 64, sublinear_tf, torch.device("cpu"))
+    found = sketches(ngrams, torch.from_numpy(idf), torch.from_numpy(scale), 64).numpy()
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=0.01)
 
 
 def test_weights_that_were_not_learned_are_stored_as_they_are():
@@ -42,11 +40,10 @@ def test_weights_that_were_not_learned_are_stored_as_they_are():
 def test_gradients_reach_the_weights_of_shared_ngrams():
     tiny = tiny_model()
     tokens, offsets = tiny.tokenizer.encode(["the cat", "the dog"])
-    counts = NgramCounts(tokens, offsets, spelling(tiny.tokenizer.pieces), 512, True)
-    hashed = counts.of(np.arange(2), torch.device("cpu"))
+    ngrams = hashed(tokens, offsets, spelling(tiny.tokenizer.pieces), 512, True, torch.device("cpu"))
     scale = torch.zeros(BUCKETS, requires_grad=True)
-    found = sketches(hashed, torch.full((BUCKETS,), 8), scale, 512)
+    found = sketches(ngrams, torch.full((BUCKETS,), 8), scale, 512)
     (found[0] @ found[1]).backward()
-    first, second = (set(hashed.bucket[hashed.place // 512 == row].tolist()) for row in range(2))
+    first, second = (set(ngrams.bucket[ngrams.place // 512 == row].tolist()) for row in range(2))
     assert scale.grad[list(first & second)].min() > 0  # they make the texts more similar
     assert scale.grad[list(first ^ second)].max() < 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding as embedding_of
 
 from banyan import backends
 from banyan.backends.interface import Backend
@@ -47,6 +49,8 @@ class BanyanModel(nn.Module):
             self.lexical = nn.Parameter(sketches, requires_grad=False)
         self.lexical_scale: nn.Parameter | None = None  # in tuning, of the weights of n-grams
         self.embedding_before: Tensor | None = None  # token vectors to stay near
+        self.tokens_before: Tensor | None = None  # whose vectors they are, int64; None: of all tokens
+        self.sparse_gradients = False  # whether that of the embedding has only the rows of a batch (RowAdam)
         self.word_pieces: WordPieces | None = None  # of the vocabulary, if whole words merge first
         self.initialise(config.seed)
 
@@ -112,8 +116,13 @@ class BanyanModel(nn.Module):
     def forward(self, graph: Any, dropout: Dropout = NO_DROPOUT) -> Any:
         """Run both passes over a graph from `structure` (with the same dropout) or from `graph_of`, or only the up pass
         if the objective reconstructs nothing."""
-        run = self.backend.up if self.config.objective == "none" else self.backend.up_and_down
-        return run(graph, self.embedding, self.functions, dropout)
+        if self.config.objective != "none":
+            return self.backend.up_and_down(graph, self.embedding, self.functions, dropout)
+        embedding = self.embedding
+        if self.sparse_gradients:  # the leaves take the place of the vocabulary
+            embedding = embedding_of(torch.from_numpy(graph.token), embedding, sparse=True)
+            graph = replace(graph, token=np.arange(graph.n_leaves))
+        return self.backend.up(graph, embedding, self.functions, dropout)
 
     def clip_gradients(self) -> None:
         """Clip the gradient norm to clip_grad_norm, if that is set, without synchronising with the device."""

@@ -76,7 +76,10 @@ def staying(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
     """The squared distance between a token vector and the one before tuning, averaged over the vocabulary."""
     if model.embedding_before is None:
         raise BanyanError("stay_weight needs a model to start from: use `banyan tune`")
-    squares = functional.mse_loss(model.embedding, model.embedding_before, reduction="sum")
+    embedding: Tensor = model.embedding
+    if model.tokens_before is not None:  # the others do not move
+        embedding = functional.embedding(model.tokens_before, embedding, sparse=model.sparse_gradients)
+    squares = functional.mse_loss(embedding, model.embedding_before, reduction="sum")
     return squares / len(model.embedding)
 
 

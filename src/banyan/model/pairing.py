@@ -10,7 +10,6 @@ second does not change the roots. One loss for both finds fewer new pairs (docs/
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -33,17 +32,23 @@ class Belonging(NamedTuple):
     score: Tensor | None  # [B]
 
 
-def similarities(model: BanyanModel, roots: Tensor, lexical: Tensor | None, first_texts: int) -> Tensor:
-    """The cosines of all first texts with all second texts and negatives [B, B + M].
-
-    lexical: the lexical parts of the texts [2·B + M, D], of norm 1 or zero."""
+def of_learned(model: BanyanModel, roots: Tensor, first_texts: int) -> Tensor:
+    """What the learned parts add to the cosines of all first texts with all second texts and negatives [B, B + M]."""
     config, B = model.config, first_texts
-    of_learned = [(first, end, norm) for first, end, norm in config.parts if end <= config.dim]
-    parts = [norm * normalize(roots[:, first:end]) for first, end, norm in of_learned]
-    if lexical is not None:
-        parts.append(config.lexical_weight * lexical)
-    vectors = torch.cat(parts, 1) / math.sqrt(sum(norm**2 for *_, norm in config.parts))
-    return vectors[:B] @ vectors[B:].T
+    learned = [(first, end, norm) for first, end, norm in config.parts if end <= config.dim]
+    vectors = torch.cat([norm * normalize(roots[:, first:end]) for first, end, norm in learned], 1)
+    return vectors[:B] @ vectors[B:].T / _square(model)
+
+
+def with_lexical(model: BanyanModel, learned: Tensor, lexical: Tensor) -> Tensor:
+    """The cosines. lexical: the lexical parts of the texts [2·B + M, D], of norm 1 or zero."""
+    B, weight = len(learned), model.config.lexical_weight
+    return torch.addmm(learned, lexical[:B], lexical[B:].T, alpha=weight**2 / _square(model))
+
+
+def _square(model: BanyanModel) -> float:
+    """The squared norm of embeddings."""
+    return sum(norm**2 for *_, norm in model.config.parts)
 
 
 def infonce(cosines: Tensor, left_out: Tensor, temperature: float) -> Tensor:
@@ -63,19 +68,22 @@ def ranking(cosines: Tensor, score: Tensor, temperature: float) -> Tensor:
 
 
 def loss(model: BanyanModel, roots: Tensor, known: Belonging) -> Tensor:
-    temperature, B = model.config.pairs_temperature, len(known.left_out)
+    temperature = model.config.pairs_temperature
+    learned = of_learned(model, roots, len(known.left_out))
 
-    def of(roots: Tensor, lexical: Tensor | None, temperature: float) -> Tensor:
-        cosines = similarities(model, roots, lexical, B)
+    def of(cosines: Tensor, temperature: float) -> Tensor:
         if known.score is None:
             return infonce(cosines, known.left_out, temperature)
         return ranking(cosines, known.score, temperature)
 
+    if known.lexical is None:
+        return of(learned, temperature)
     if not isinstance(known.lexical, Hashed):
-        return of(roots, known.lexical, temperature)
+        return of(with_lexical(model, learned, known.lexical), temperature)
     assert model.lexical_scale is not None
     before, scaled = (
         sketches(known.lexical, model.lexical_idf, scale, model.config.lexical_dim)
         for scale in (torch.zeros_like(model.lexical_scale), model.lexical_scale)
     )
-    return of(roots, before, temperature) + of(roots.detach(), scaled, NGRAM_SHARE * temperature)
+    of_roots = of(with_lexical(model, learned, before), temperature)
+    return of_roots + of(with_lexical(model, learned.detach(), scaled), NGRAM_SHARE * temperature)

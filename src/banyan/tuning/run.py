@@ -16,7 +16,7 @@ from banyan.encoder import Banyan
 from banyan.model import BanyanModel
 from banyan.model.crops import Cut
 from banyan.model.dropout import Dropout
-from banyan.model.ngram_weights import Hashed, NgramCounts, stored
+from banyan.model.ngram_weights import Hashed, hashed, stored
 from banyan.model.pairing import Belonging
 from banyan.model.whole_words import leaves_of
 from banyan.model.word_ngrams import spelling
@@ -31,6 +31,13 @@ from banyan.tuning.finding import Found, figure
 from banyan.tuning.mining import hard_negatives
 
 PATIENCE = 2  # epochs without improvement on the held-out examples
+
+
+def _has_sparse_gradients(model: BanyanModel) -> bool:
+    """Whether only the rows of a batch get gradients. An output layer and clipping need all of them; on a GPU it would
+    not be faster."""
+    config = model.config
+    return model.embedding.device.type == "cpu" and config.objective == "none" and not config.clip_grad_norm
 
 
 class TuningRun(Run):
@@ -51,6 +58,7 @@ class TuningRun(Run):
             model.learn_ngram_weights()
         data = examples[0].store, None, None, model.config.batch_size
         us = Processes.of_environment()
+        model.sparse_gradients = _has_sparse_gradients(model)
         super().__init__(folder, model, tokenizer, *data, summary, display, us, given_weights=True)
 
     def _parts(self, store: Store, dev: Store | None) -> tuple[Batches, Batches | None]:
@@ -60,14 +68,18 @@ class TuningRun(Run):
     def start_from(self, weights: Mapping[str, np.ndarray]) -> None:
         """Start from the weights of a model, unless this run has already begun, and stay near its token vectors."""
         super().start_from(dict(weights))
-        self.model.embedding_before = torch.from_numpy(weights["embedding"]).to(self.device)
+        self._stay_near(weights["embedding"])
         if self.config.hashes_words:
-            spelt, store = spelling(self.tokenizer.pieces), self.text.store
-            text = np.asarray(store.tokens), np.asarray(store.offsets)
-            self.ngrams = NgramCounts(*text, spelt, self.config.lexical_dim, self.config.sublinear_tf)
+            self.spelling = spelling(self.tokenizer.pieces)
         self.lexical = self.banyan().lexical_parts
         if self.progress.step == 0 and self.dev_part:
             self._measure(self.dev_part)
+
+    def _stay_near(self, embedding: np.ndarray) -> None:
+        if self.model.sparse_gradients:
+            tokens = np.unique(self.text.store.tokens).astype(np.int64)
+            self.model.tokens_before, embedding = torch.from_numpy(tokens), embedding[tokens]
+        self.model.embedding_before = torch.from_numpy(embedding).to(self.device)
 
     def _measure(self, held_out: Batches) -> Found:
         """Measure the model on the held-out examples, and keep its weights if they are the best so far."""
@@ -139,7 +151,8 @@ class TuningRun(Run):
 
         lexical: Tensor | Hashed | None = None
         if self.config.hashes_words:
-            lexical = self.ngrams.of(batch.texts(), self.device)
+            how = self.spelling, self.config.lexical_dim, self.config.sublinear_tf, self.device
+            lexical = hashed(tokens, offsets, *how)
         elif self.config.lexical_dim:
             lexical = sent(self.lexical(tokens, offsets))
         score = None if batch.score is None else sent(batch.score)

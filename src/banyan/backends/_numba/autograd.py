@@ -5,7 +5,7 @@ The only module of _numba that imports torch.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -39,12 +39,33 @@ def graph_of_batch(
 
 
 def _up(
-    graph: Graph, dropout: Dropout, embedding: Tensor, functions: tuple[Tensor, ...]
+    graph: Graph,
+    dropout: Dropout,
+    embedding: Tensor,
+    functions: tuple[Tensor, ...],
+    out: np.ndarray | None = None,
 ) -> tuple[Functions, np.ndarray]:
     """The functions, and the up vector of every node."""
     f = _as_numpy(functions)
     leaves = _dropped_leaves(embedding, graph.token, graph.key[: graph.n_leaves], dropout)
-    return f, up_pass(graph, leaves, f, dropout)
+    return f, up_pass(graph, leaves, f, dropout, out)
+
+
+class Lent:
+    """Memory for the vectors of a graph. When nobody holds it any more, the next graph gets it: the system takes longer
+    to provide fresh memory than the passes take to fill it."""
+
+    _free: ClassVar[list[np.ndarray]] = []
+
+    def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        found = Lent._free.pop() if Lent._free else np.empty(0, np.uint8)
+        self._memory = found if len(found) >= size else np.empty(size, np.uint8)
+        self.array = self._memory[:size].view(dtype).reshape(shape)
+
+    def __del__(self) -> None:
+        if len(Lent._free) < 2:  # the vectors of a step, and their gradients
+            Lent._free.append(self._memory)
 
 
 class UpAndDown(torch.autograd.Function):
@@ -70,14 +91,16 @@ class Up(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, graph: Graph, dropout: Dropout, embedding: Tensor, *functions: Tensor) -> Any:
-        f, up = _up(graph, dropout, embedding, functions)
-        ctx.saved = graph, dropout, f, up, embedding.shape
+        lent = Lent((graph.n_nodes, embedding.shape[1]), torch.empty(0, dtype=embedding.dtype).numpy().dtype)
+        f, up = _up(graph, dropout, embedding, functions, lent.array)
+        ctx.saved = graph, dropout, f, lent, embedding.shape
         return torch.from_numpy(up[graph.root])
 
     @staticmethod
     def backward(ctx: Any, g_roots: Tensor) -> Any:
-        graph, dropout, f, up, shape = ctx.saved
-        g_up = torch.zeros(up.shape, dtype=g_roots.dtype)
+        graph, dropout, f, lent, shape = ctx.saved
+        up, lent_too = lent.array, Lent(lent.array.shape, lent.array.dtype)
+        g_up = torch.from_numpy(lent_too.array).zero_()
         g_up.index_add_(0, torch.from_numpy(graph.root), g_roots)
         return None, None, *_of_parameters(graph, up, None, g_up.numpy(), None, f, dropout, shape)
 

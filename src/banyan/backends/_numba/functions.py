@@ -71,19 +71,19 @@ def decompose(message, down, parent, gate, bias, first, last):
 
 
 @step
-def back_through(gate, rows, i, g, g_gate, g_rows, first, last):
-    """Given the gradient g with respect to rows[i] times a gate, add the gradients with respect to the gate and to
+def back_through(gate, rows, i, g, n, g_gate, g_rows, first, last):
+    """Given the gradient g[n] with respect to rows[i] times a gate, add the gradients with respect to the gate and to
     rows[i]. For a matrix, g_gate holds one matrix of sums per channel, stacked [E, U], so no two jobs share a sum."""
     if gate.ndim == 1:
         for j in range(first, last):
-            g_gate[j] += g[0, j] * rows[i, j]
-            g_rows[i, j] += g[0, j] * gate[j]
+            g_gate[j] += g[n, j] * rows[i, j]
+            g_rows[i, j] += g[n, j] * gate[j]
     else:
         U = np.uint64(len(gate))
         for channel in range(first // U, last // U):
             for u in range(U):
                 x, total = rows[i, channel * U + u], rows.dtype.type(0)
                 for v in range(U):
-                    g_gate[channel * U + u, v] += g[0, channel * U + v] * x
-                    total += g[0, channel * U + v] * gate[u, v]
+                    g_gate[channel * U + u, v] += g[n, channel * U + v] * x
+                    total += g[n, channel * U + v] * gate[u, v]
                 g_rows[i, channel * U + u] += total

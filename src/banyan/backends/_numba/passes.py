@@ -1,13 +1,14 @@
 """Both passes and their gradients: up_pass(), down_pass() and loss_and_gradients() of reference.py.
 
-No equation mixes channels, so each kernel processes columns first..last for the whole graph.
+No equation mixes channels, so each kernel processes columns first..last for the whole graph. It visits inner nodes
+sentence by sentence, in the order in which they first occur: children that were just computed are still in the cache.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from banyan.backends._numba.compiling import summing
+from banyan.backends._numba.compiling import kernel, summing
 from banyan.backends._numba.functions import Gates, back_through, compose, decompose
 from banyan.backends._numba.masks import Noise, drop
 from banyan.model.dropout import NO_DROPOUT, Dropout
@@ -15,18 +16,29 @@ from banyan.model.functions import GATES, Functions, sigmoid
 from banyan.model.graph import Graph
 from banyan.support import threads
 
-COLUMNS = 64  # per job in the passes. Fixed, so that results do not depend on the number of threads
+COLUMNS = 32  # a job has a multiple of them
+TOGETHER = 64  # nodes whose gradients with respect to gates are added up in the precision of the vectors
+
+
+@kernel
+def _in_order(L, M, node_of):
+    """The inner nodes in the order in which they first occur in the forest: children precede their parents."""
+    met, order, count = np.zeros(L + M, np.bool_), np.empty(M, np.int32), 0
+    for n in node_of:
+        if n >= L and not met[n]:
+            met[n], order[count] = True, n
+            count += 1
+    return order[:count]
 
 
 @summing
-def _up(children, key, up, gates, noise, first, last):
+def _up(order, children, key, up, gates, noise, first, last):
     """Compute `up` from the leaves, which it already holds, to the roots."""
     L = len(up) - len(children)
     comp_l, comp_r, bias = gates.comp_l, gates.comp_r, gates.comp_b
-    for m in range(len(children)):
-        left, right = children[m, 0], children[m, 1]
-        compose(up, L + m, left, right, comp_l, comp_r, bias, first, last)
-        drop(up, L + m, first, last, key[L + m], noise.node)
+    for n in order:
+        compose(up, n, children[n - L, 0], children[n - L, 1], comp_l, comp_r, bias, first, last)
+        drop(up, n, first, last, key[n], noise.node)
 
 
 @summing
@@ -69,7 +81,7 @@ def _return(g_down, down, parent, child, messages, gate, g, g_gate, g_bias, firs
     drop(g, 0, first, last, key, mask)
     for j in range(first, last):
         g_bias[j] += g[0, j]
-    back_through(gate, down, parent, g, g_gate, g_down, first, last)
+    back_through(gate, down, parent, g, 0, g_gate, g_down, first, last)
 
 
 @summing
@@ -93,38 +105,64 @@ def _back_up(receivers, key, messages, down, g_up, g_down, g_gates, gates, noise
 
 
 @summing
-def _back_down(children, key, up, g_up, g_gates, gates, noise, first, last):
-    """Compute the gradients of the up pass, from the roots down. g_up holds the incoming gradients and ends up as the
-    total ones."""
+def _move(part, sums, first, last):
+    """Add the sums of a few nodes to those of all, and begin anew."""
+    if sums.ndim == 1:
+        for j in range(first, last):
+            sums[j] += part[j]
+            part[j] = 0
+    else:
+        for j in range(first, last):
+            for v in range(sums.shape[1]):
+                sums[j, v] += part[j, v]
+                part[j, v] = 0
+
+
+@summing
+def _back_down(order, children, key, up, g_up, g_gates, gates, noise, first, last):
+    """Compute the gradients of the up pass, from the roots down. g_up holds the incoming gradients. Those of the leaves
+    end up as the total ones."""
     L = len(up) - len(children)
-    g = np.empty((1, last), up.dtype)
-    s = g_gates
-    for m in range(len(children) - 1, -1, -1):
-        n, left, right = L + m, children[m, 0], children[m, 1]
+    comp_l, comp_r = gates.comp_l, gates.comp_r  # reading fields in the loop would count references
+    of_l, of_r, of_b = g_gates.comp_l, g_gates.comp_r, g_gates.comp_b
+    part_l, part_r, part_b = np.zeros(of_l.shape, up.dtype), np.zeros(of_r.shape, up.dtype), np.zeros(last, up.dtype)
+    for k in range(len(order) - 1, -1, -1):
+        n = order[k]
+        drop(g_up, n, first, last, key[n], noise.node)
         for j in range(first, last):
-            g[0, j] = g_up[n, j]
-        drop(g, 0, first, last, key[n], noise.node)
-        for j in range(first, last):
-            s.comp_b[j] += g[0, j]
-        back_through(gates.comp_l, up, left, g, s.comp_l, g_up, first, last)
-        back_through(gates.comp_r, up, right, g, s.comp_r, g_up, first, last)
+            part_b[j] += g_up[n, j]
+        back_through(comp_l, up, children[n - L, 0], g_up, n, part_l, g_up, first, last)
+        back_through(comp_r, up, children[n - L, 1], g_up, n, part_r, g_up, first, last)
+        if k % TOGETHER == 0:
+            _move(part_l, of_l, first, last)
+            _move(part_r, of_r, first, last)
+            _move(part_b, of_b, first, last)
 
 
 def _column_jobs(E: int, gates: Gates) -> list[tuple[np.uint64, np.uint64]]:
-    """Split the columns into jobs, of whole channels if the gates mix their columns. Bounds are unsigned, because an
-    index that might be negative (counted from the end) would prevent SIMD."""
+    """Split the columns into a job for each thread, of whole channels if the gates mix their columns, and of whole
+    vectors of the processor. No sum crosses columns, so results do not depend on the split. Bounds are unsigned,
+    because an index that might be negative (counted from the end) would prevent SIMD."""
     together = len(gates.comp_l) if gates.comp_l.ndim == 2 else 1
-    columns = max(COLUMNS // together, 1) * together
+    together *= -(-COLUMNS // together)
+    columns = -(-E // (together * threads.available())) * together
     return [(np.uint64(first), np.uint64(min(first + columns, E))) for first in range(0, E, columns)]
 
 
-def up_pass(graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT) -> np.ndarray:
-    """The up vector of every node [N, E], from leaves after dropout [L, E]."""
+def _order(graph: Graph) -> np.ndarray:
+    return _in_order(graph.n_leaves, len(graph.children), graph.node_of)
+
+
+def up_pass(
+    graph: Graph, leaves: np.ndarray, f: Functions, dropout: Dropout = NO_DROPOUT, out: np.ndarray | None = None
+) -> np.ndarray:
+    """The up vector of every node [N, E], from leaves after dropout [L, E]. out: where to write them."""
     E = leaves.shape[1]
-    up = np.empty((graph.n_nodes, E), leaves.dtype)
+    up = np.empty((graph.n_nodes, E), leaves.dtype) if out is None else out
     up[: len(leaves)] = leaves
     gates, noise = Gates.of(f, E, leaves.dtype), Noise.of(dropout)
-    threads.run(_up, [(graph.children, graph.key, up, gates, noise, *job) for job in _column_jobs(E, gates)])
+    fixed = (_order(graph), graph.children, graph.key, up, gates, noise)
+    threads.run(_up, [(*fixed, *job) for job in _column_jobs(E, gates)])
     return up
 
 
@@ -156,7 +194,7 @@ def backward(
     if down is not None:
         sent = (graph.receivers, graph.key, graph.messages, down, g_up, g_down, g_gates, gates, noise)
         threads.run(_back_up, [(*sent, *job) for job in jobs])
-    composed = (graph.children, graph.key, up, g_up, g_gates, gates, noise)
+    composed = (_order(graph), graph.children, graph.key, up, g_up, g_gates, gates, noise)
     threads.run(_back_down, [(*composed, *job) for job in jobs])
     g_functions = {n: g.reshape(-1, *getattr(f, n).shape).sum(0) for n, g in g_gates._asdict().items()}
     if f.comp_l.ndim == 1:

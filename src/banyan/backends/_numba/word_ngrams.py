@@ -1,4 +1,8 @@
-"""The lexical dimensions of embeddings: sketches of the n-grams of whole words (banyan.model.word_ngrams)."""
+"""The lexical dimensions of embeddings: sketches of the n-grams of whole words (banyan.model.word_ngrams).
+
+The same kernels add up the weights of n-grams, to encode, and list the n-grams, to learn their weights. Where `sums` is
+a list [N + 1, 3], Numba compiles the branch that lists.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from banyan.model.word_ngrams import (
     OF_NUMBER,
     OTHER,
     THREE,
+    Spelling,
     WordNgrams,
     block_of,
 )
@@ -35,15 +40,34 @@ _KIND, _BEGINS = np.uint8(3), np.uint8(4)  # the flags of a piece: two bits for 
 
 
 @inlined
-def _add_weight(hash, weight, sums):
+def _change(hash, dim):
+    """The column that an n-gram changes, and the sign."""
     bits = hash * COLUMNS
-    column = (bits >> _33) * U(len(sums)) >> _31
-    sums[column] += weight * (np.int32(bits >> _31 & _2) - np.int32(1))
+    return (bits >> _33) * U(dim) >> _31, np.int32(bits >> _31 & _2) - np.int32(1)
+
+
+@inlined
+def _add_weight(hash, weight, sums):
+    column, sign = _change(hash, len(sums))
+    sums[column] += weight * sign
+
+
+@inlined
+def _list(hash, halves, found):
+    """Append an n-gram to a list: its hash's column, its bucket, and its share of weights in halves, with the sign. The
+    first row of the list has its length and the number of columns."""
+    found[0, 0] += 1
+    at = found[0, 0]
+    column, sign = _change(hash, found[0, 1])
+    found[at, 0], found[at, 1], found[at, 2] = column, hash >> _TO_BUCKET, halves * sign
 
 
 @inlined
 def _add_hash(hash, weights, sums):
-    _add_weight(hash, np.int32(weights[hash >> _TO_BUCKET]), sums)
+    if sums.ndim == 1:
+        _add_weight(hash, np.int32(weights[hash >> _TO_BUCKET]), sums)
+    else:
+        _list(hash, np.int32(2), sums)
 
 
 @inlined
@@ -91,8 +115,11 @@ def _add_number(tokens, first, end, values, factors, weights, sums):
     for at in range(first, end):
         value = value * factors[tokens[at]] + values[tokens[at]]
     hash = mix(value ^ OF_NUMBER)
-    weight = np.int32(weights[hash >> _TO_BUCKET])
-    _add_weight(hash, np.int32(weight + weight // np.int32(2)), sums)
+    if sums.ndim == 1:
+        weight = np.int32(weights[hash >> _TO_BUCKET])
+        _add_weight(hash, np.int32(weight + weight // np.int32(2)), sums)
+    else:
+        _list(hash, np.int32(3), sums)
 
 
 @kernel
@@ -151,30 +178,45 @@ def _rotate(row, block):
 
 
 @kernel
-def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, block, kept, norm, first, end, out):
-    """Write the sketches of sentences first..end to the last columns of their rows, and scale both parts."""
-    beside = U(out.shape[1] - dim)
-    sums, row = np.zeros(dim, np.int32), np.zeros(dim, np.float32)
+def _room(offsets, first, end):
+    """Room for the words of any of the sentences first..end: `seen` and `where` of _occurrence."""
     slots = 2
     for sentence in range(first, end):
         while slots < 2 * (offsets[sentence + 1] - offsets[sentence]):
             slots *= 2
-    seen, where = np.zeros((slots, 2), np.uint64), np.zeros(slots, np.int64)
+    return np.zeros((slots, 2), np.uint64), np.zeros(slots, np.int64)
+
+
+@kernel
+def _add_sentence(
+    tokens, offsets, sentence, flags, start, characters, values, factors, weights, kept, seen, where, sums
+):
+    at, stop = offsets[sentence], offsets[sentence + 1]
+    while at < stop:
+        begin = at
+        at, kind, key = _end_of_word(tokens, begin, stop, flags)
+        if kind >= OTHER:
+            continue
+        if len(kept) and not is_in(_occurrence(key, sentence + 1, seen, where), kept):
+            continue
+        if kind == DIGITS:
+            _add_number(tokens, begin, at, values, factors, weights, sums)
+        else:
+            _add_word(tokens, begin, at, flags, start, characters, weights, sums)
+
+
+@kernel
+def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, block, kept, norm, first, end, out):
+    """Write the sketches of sentences first..end to the last columns of their rows, and scale both parts."""
+    beside = U(out.shape[1] - dim)
+    sums, row = np.zeros(dim, np.int32), np.zeros(dim, np.float32)
+    seen, where = _room(offsets, first, end)
     for sentence in range(first, end):
         for column in range(U(dim)):
             sums[column] = 0
-        at, stop = offsets[sentence], offsets[sentence + 1]
-        while at < stop:
-            begin = at
-            at, kind, key = _end_of_word(tokens, begin, stop, flags)
-            if kind >= OTHER:
-                continue
-            if len(kept) and not is_in(_occurrence(key, sentence + 1, seen, where), kept):
-                continue
-            if kind == DIGITS:
-                _add_number(tokens, begin, at, values, factors, weights, sums)
-            else:
-                _add_word(tokens, begin, at, flags, start, characters, weights, sums)
+        _add_sentence(
+            tokens, offsets, sentence, flags, start, characters, values, factors, weights, kept, seen, where, sums
+        )
         for column in range(U(dim)):
             row[column] = sums[column]
         _rotate(row, block)
@@ -184,14 +226,46 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
         scale(out[sentence, :beside], 1.0)
 
 
+@kernel
+def _list_sentences(tokens, offsets, flags, start, characters, values, factors, kept, dim, first, end):
+    """The n-grams of sentences first..end, one list after another, int32 [N, 3], and how many each sentence has."""
+    most = 1
+    for at in range(offsets[first], offsets[end]):  # a character ends four n-grams at most, and so does each mark
+        most += 4 * (start[tokens[at] + 1] - start[tokens[at]] + 2)
+    found, counts = np.empty((most, 3), np.int32), np.empty(end - first, np.int64)
+    found[0, 0], found[0, 1], before = 0, dim, 0
+    seen, where = _room(offsets, first, end)
+    for sentence in range(first, end):
+        _add_sentence(
+            tokens, offsets, sentence, flags, start, characters, values, factors, flags, kept, seen, where, found
+        )
+        counts[sentence - first] = found[0, 0] - before
+        before = found[0, 0]
+    return found[1 : before + 1], counts
+
+
+def listed(
+    tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling, dim: int, sublinear_tf: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The n-grams of sentences, int32 [N, 3]: column, bucket, and twice the share of its weight that an n-gram adds to
+    the column, with the sign. And how many n-grams each sentence has [B]."""
+    fixed = tokens, offsets, *_of_pieces(spelt), KEPT if sublinear_tf else KEPT[:0], dim
+    parts = threads.run(_list_sentences, [(*fixed, *run) for run in runs_of_sentences(offsets, 8192)])
+    found, counts = map(np.concatenate, zip(*parts, strict=True))
+    return found, counts
+
+
+def _of_pieces(spelt: Spelling) -> tuple[np.ndarray, ...]:
+    flags = spelt.kind + _BEGINS * spelt.begins.astype(np.uint8)
+    return flags, spelt.start, spelt.characters, spelt.value, spelt.factor
+
+
 class WordSums:
     """Adds the lexical dimensions to embeddings whose first columns are roots."""
 
     def __init__(self, ngrams: WordNgrams, norm: float) -> None:
-        spelt, kept = ngrams.spelling, KEPT if ngrams.sublinear_tf else KEPT[:0]
-        flags = spelt.kind + _BEGINS * spelt.begins.astype(np.uint8)
-        of_pieces = flags, spelt.start, spelt.characters, spelt.value, spelt.factor
-        self.fixed = *of_pieces, ngrams.weights, ngrams.dim, block_of(ngrams.dim), kept, norm
+        kept = KEPT if ngrams.sublinear_tf else KEPT[:0]
+        self.fixed = *_of_pieces(ngrams.spelling), ngrams.weights, ngrams.dim, block_of(ngrams.dim), kept, norm
 
     def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         runs = runs_of_sentences(offsets, 8192)

@@ -1,0 +1,47 @@
+"""Adam that skips the rows of a matrix that have never had a gradient. Adam would not move them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from banyan.backends._numba import adam
+
+
+class RowAdam(torch.optim.Adam):
+    """Adam on the CPU. A sparse gradient, of some rows of a matrix, gives the weights that the dense one would give, up
+    to rounding. (torch's SparseAdam gives others: it lets the averages of rows without a gradient rest.)
+
+    Its state is that of torch's Adam. What else it knows is found again in that state."""
+
+    def __init__(self, parameters: Any, lr: float, falls: bool = False) -> None:
+        """falls: as in devices.adam. Here the rate is always a number."""
+        super().__init__(parameters, lr=lr, fused=True)
+        self._moving: dict[Tensor, np.ndarray] = {}  # which rows have had a gradient, bool [V]
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for weights in group["params"]:
+                if weights.grad is not None and weights.grad.is_sparse:
+                    self._step_of_rows(weights, group)
+                    weights.grad = None
+        super().step(closure)
+
+    def _step_of_rows(self, weights: Tensor, group: dict[str, Any]) -> None:
+        indices, gradients = (part.numpy() for part in (weights.grad._indices()[0], weights.grad._values()))
+        state = self.state[weights]
+        if not state:
+            state["step"] = torch.tensor(0.0)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weights), torch.zeros_like(weights)
+        averages, squares = state["exp_avg"], state["exp_avg_sq"]
+        if weights not in self._moving:  # squares of tiny gradients may be zero, so both count
+            self._moving[weights] = ((averages != 0) | (squares != 0)).any(1).numpy()
+        self._moving[weights][indices] = True
+        state["step"] += 1
+        arrays = weights.detach().numpy(), averages.numpy(), squares.numpy()
+        rows, number = np.flatnonzero(self._moving[weights]), int(state["step"])
+        adam.step(*arrays, rows, indices, gradients, number, float(group["lr"]), group["betas"], group["eps"])
