@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from banyan import reference
 from banyan.backends import _numba
+from banyan.backends._numba.autograd import Lent, Up, graph_of_batch
 from banyan.config import SETTINGS
-from banyan.model.dropout import Dropout
+from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.graph import disentangled, entangle
 from banyan.support import threads
 from tests.helpers.batches import functions_of, kinds, random_batch, seeds
@@ -119,6 +121,33 @@ def test_both_passes_are_bit_identical_with_any_thread_count(monkeypatch, kind, 
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_graphs_whose_gradients_are_still_to_come_share_no_memory(monkeypatch):
+    """What a graph gives back holds rubbish for the next."""
+    problems = [problem(seed, E=8, vocab=50, sentences=20) for seed in (13, 14)]
+    rubbish = [np.full(1 << 20, 255, np.uint8) for _ in range(2)]  # NaN in any precision
+
+    def roots_and_gradient(tokens, offsets, embedding, f):
+        functions = [torch.from_numpy(vector).float() for vector in f]
+        given = torch.from_numpy(embedding).float().requires_grad_()
+        graph = graph_of_batch(tokens, offsets, given, functions, NO_DROPOUT, False, "induced", "side")
+        roots = Up.apply(graph, NO_DROPOUT, given, *functions)
+        return given, (roots**2).sum()
+
+    alone = []
+    for one in problems:
+        monkeypatch.setattr(Lent, "_free", [array.copy() for array in rubbish])
+        given, loss = roots_and_gradient(*one)
+        loss.backward()
+        alone.append(given.grad)
+    assert all(torch.isfinite(gradient).all() for gradient in alone)
+    together = [roots_and_gradient(*one) for one in problems]
+    for _, loss in together:
+        loss.backward(retain_graph=True)
+    together[0][1].backward()
+    assert torch.equal(together[0][0].grad, 2 * alone[0])
+    assert torch.equal(together[1][0].grad, alone[1])
 
 
 @pytest.mark.parametrize("structure", SETTINGS["structure"].choices)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from banyan import reference
 from banyan.backends import _numba
 from banyan.errors import BanyanError
-from banyan.model.graph import Forest, check_ragged, disentangled, entangle, from_merges
+from banyan.model.graph import Forest, check_ragged, disentangled, distinct, entangle, from_merges
 from tests.helpers.batches import random_batch, random_functions
 
 seeds = st.integers(0, 2**32 - 1)
@@ -29,6 +29,14 @@ def spans(graph) -> list[tuple]:
     for left, right in graph.children:
         found.append(found[left] + found[right])
     return found
+
+
+@pytest.mark.parametrize("tokens", [[], [5], [7, 0, 7, 3, 3, 9]])
+def test_distinct_tokens_are_those_of_numpy(tokens):
+    found = distinct(np.array(tokens, np.int32))
+    for ours, theirs in zip(found, np.unique(np.array(tokens, np.int32), return_inverse=True), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == np.int32
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from banyan import Banyan
+from banyan.backends._numba.word_ngrams import listed
 from banyan.model.ngram_weights import hashed, sketches, stored
-from banyan.model.word_ngrams import BUCKETS, spelling
+from banyan.model.word_ngrams import BUCKETS, WordNgrams, spelling
 from tests.helpers.models import tiny_model
 
 TEXTS = ["the cat sat on the mat", "cat cat cat, cat", "a dog slept over 1984", "green-house_tree 7:30 the the", "dog"]
@@ -29,6 +30,19 @@ def test_cosines_of_sketches_are_those_of_lexical_parts(sublinear_tf):
     ngrams = hashed(tokens, offsets, spelling(tiny.tokenizer.pieces), 64, sublinear_tf, torch.device("cpu"))
     found = sketches(ngrams, torch.from_numpy(idf), torch.from_numpy(scale), 64).numpy()
     np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=0.01)
+
+
+@pytest.mark.parametrize("sublinear_tf", [True, False])
+def test_listed_ngrams_add_up_to_what_is_defined(sublinear_tf):
+    dim, tiny = 97, tiny_model()  # an odd number of columns is not rotated
+    weights = 2 * np.random.default_rng(0).integers(2, 20, BUCKETS).astype(np.uint8)  # even: no half is rounded
+    tokens, offsets = tiny.tokenizer.encode(TEXTS * 900)  # several jobs
+    spelt = spelling(tiny.tokenizer.pieces)
+    place, bucket, halves = listed(tokens, offsets, spelt, dim, sublinear_tf)
+    sums = np.bincount(place, halves * weights[bucket] / 2, len(TEXTS) * 900 * dim).reshape(-1, dim)
+    model = WordNgrams(spelt, weights, dim, sublinear_tf)
+    expected = [model.contributions(text).sum(0) for text in np.split(tokens, offsets[1:-1])[: len(TEXTS)]]
+    np.testing.assert_array_equal(sums, np.tile(expected, (900, 1)))
 
 
 def test_weights_that_were_not_learned_are_stored_as_they_are():

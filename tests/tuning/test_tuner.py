@@ -143,6 +143,18 @@ def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
     assert moved(100.0) < moved(0.0) / 4
 
 
+def test_sparse_gradients_teach_what_dense_ones_teach(base, tmp_path):
+    """Clipping needs dense gradients. This one clips nothing."""
+    how = {**HOW, "epochs": 2, "stay_weight": 5.0, "dropout": 0.1}
+    for name, more in (("sparse", {}), ("dense", {"clip_grad_norm": 1e9})):
+        banyan.tune(base, words(200), tmp_path / name, **{**how, **more})
+    rows = [[row["loss"] for row in metrics(tmp_path / name) if "loss" in row] for name in ("sparse", "dense")]
+    np.testing.assert_allclose(*rows, rtol=1e-4)
+    stays = [[row["stay"] for row in metrics(tmp_path / name) if "stay" in row] for name in ("sparse", "dense")]
+    np.testing.assert_allclose(*stays, rtol=1e-3, atol=1e-9)
+    assert stays[0][-1] > 0
+
+
 def test_a_few_examples_are_all_learned_from(base, tmp_path):
     pairs = Examples.of(["cat", "dog", "mat"], ["tree", "house", "green"])
     before, tuned = Banyan.from_pretrained(base), banyan.tune(base, pairs, tmp_path / "tuned", **{**HOW, "lr": 0.1})

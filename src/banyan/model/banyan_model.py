@@ -49,8 +49,8 @@ class BanyanModel(nn.Module):
             self.lexical = nn.Parameter(sketches, requires_grad=False)
         self.lexical_scale: nn.Parameter | None = None  # in tuning, of the weights of n-grams
         self.embedding_before: Tensor | None = None  # token vectors to stay near
-        self.tokens_before: Tensor | None = None  # whose vectors they are, int64; None: of all tokens
-        self.sparse_gradients = False  # whether that of the embedding has only the rows of a batch (RowAdam)
+        self.moving_tokens: np.ndarray | None = None  # the only ones that can move away from them; None: all tokens
+        self.sparse_gradients = False  # whether that of the embedding has only the rows of a batch
         self.word_pieces: WordPieces | None = None  # of the vocabulary, if whole words merge first
         self.initialise(config.seed)
 
@@ -118,7 +118,7 @@ class BanyanModel(nn.Module):
         if the objective reconstructs nothing."""
         if self.config.objective != "none":
             return self.backend.up_and_down(graph, self.embedding, self.functions, dropout)
-        embedding = self.embedding
+        embedding: Tensor = self.embedding
         if self.sparse_gradients:  # the leaves take the place of the vocabulary
             embedding = embedding_of(torch.from_numpy(graph.token), embedding, sparse=True)
             graph = replace(graph, token=np.arange(graph.n_leaves))

@@ -121,12 +121,20 @@ def kept_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return _numba.kept_occurrences(tokens, offsets, KEPT)
 
 
+def distinct(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct tokens in order, and the place of each token among them, int32. As np.unique, without sorting."""
+    occurs = np.zeros(tokens.max(initial=-1) + 1, np.bool_)
+    occurs[tokens] = True
+    place = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(occurs).astype(tokens.dtype), place[tokens]
+
+
 def entangle(forest: Forest) -> Graph:
     """Equal nodes (same left child, same right child) of all sentences become one node."""
     from banyan.backends import _numba
 
-    token, leaf = np.unique(forest.tokens, return_inverse=True)
-    children, levels, key, node_of = _numba.entangle(token, leaf.astype(np.int32), forest.children)
+    token, leaf = distinct(forest.tokens)
+    children, levels, key, node_of = _numba.entangle(token, leaf, forest.children)
     return Graph(token, children, node_of[forest.root], levels, key, node_of, children)
 
 

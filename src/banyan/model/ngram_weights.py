@@ -23,7 +23,7 @@ LARGEST = 255  # of a stored weight
 class Hashed(NamedTuple):
     """The n-grams of a batch of texts."""
 
-    place: Tensor  # int64 [N]: row · D + column of the sketches
+    place: Tensor  # int32 [N]: row · D + column of the sketches
     bucket: Tensor  # int32 [N]
     times: Tensor  # float32 [N]: the share of their weight that counts, with the sign
     texts: int
@@ -35,11 +35,8 @@ def hashed(
     """The n-grams of a batch of texts."""
     from banyan.backends._numba.word_ngrams import listed
 
-    found, counts = listed(tokens, offsets, spelt, dim, sublinear_tf)
-    column, buckets, halves = found.T
-    place = np.repeat(np.arange(len(counts)) * dim, counts) + column
-    sent = [torch.tensor(array, device=device) for array in (place, buckets, halves.astype(np.float32) / 2)]
-    return Hashed(sent[0], sent[1], sent[2], len(counts))
+    found = torch.from_numpy(listed(tokens, offsets, spelt, dim, sublinear_tf)).to(device)
+    return Hashed(found[0], found[1], found[2] / 2, len(offsets) - 1)
 
 
 def factors(scale: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from banyan.backends._numba.adam import squared_distance
 from banyan.backends.interface import Passes
 from banyan.config import Config
 from banyan.errors import BanyanError
@@ -76,10 +77,10 @@ def staying(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
     """The squared distance between a token vector and the one before tuning, averaged over the vocabulary."""
     if model.embedding_before is None:
         raise BanyanError("stay_weight needs a model to start from: use `banyan tune`")
-    embedding: Tensor = model.embedding
-    if model.tokens_before is not None:  # the others do not move
-        embedding = functional.embedding(model.tokens_before, embedding, sparse=model.sparse_gradients)
-    squares = functional.mse_loss(embedding, model.embedding_before, reduction="sum")
+    if model.moving_tokens is not None:  # without a gradient: the optimiser adds it (RowAdam.stay_near)
+        now, before = model.embedding.detach().numpy(), model.embedding_before.numpy()
+        return torch.tensor(squared_distance(now, before, model.moving_tokens) / len(now))
+    squares = functional.mse_loss(model.embedding, model.embedding_before, reduction="sum")
     return squares / len(model.embedding)
 
 

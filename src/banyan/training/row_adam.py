@@ -21,18 +21,24 @@ class RowAdam(torch.optim.Adam):
         """falls: as in devices.adam. Here the rate is always a number."""
         super().__init__(parameters, lr=lr, fused=True)
         self._moving: dict[Tensor, np.ndarray] = {}  # which rows have had a gradient, bool [V]
+        self._stays: dict[Tensor, tuple[np.ndarray, float]] = {}
+
+    def stay_near(self, weights: Tensor, before: np.ndarray, factor: float) -> None:
+        """Add the gradient of factor · |weights - before|² to sparse gradients of the weights, as optimisers do it for
+        weight decay. No row has been elsewhere before its first gradient."""
+        self._stays[weights] = before, 2 * factor
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None and weights.grad.is_sparse:
-                    self._step_of_rows(weights, group)
+                    self._step_of_rows(weights, weights.grad, group)
                     weights.grad = None
         super().step(closure)
 
-    def _step_of_rows(self, weights: Tensor, group: dict[str, Any]) -> None:
-        indices, gradients = (part.numpy() for part in (weights.grad._indices()[0], weights.grad._values()))
+    def _step_of_rows(self, weights: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        indices, gradients = gradient._indices()[0].numpy(), gradient._values().numpy()
         state = self.state[weights]
         if not state:
             state["step"] = torch.tensor(0.0)
@@ -43,5 +49,7 @@ class RowAdam(torch.optim.Adam):
         self._moving[weights][indices] = True
         state["step"] += 1
         arrays = weights.detach().numpy(), averages.numpy(), squares.numpy()
-        rows, number = np.flatnonzero(self._moving[weights]), int(state["step"])
-        adam.step(*arrays, rows, indices, gradients, number, float(group["lr"]), group["betas"], group["eps"])
+        rows = np.flatnonzero(self._moving[weights])
+        beta1, beta2 = group["betas"]
+        how = adam.How(int(state["step"]), float(group["lr"]), beta1, beta2, group["eps"])
+        adam.step(*arrays, rows, indices, gradients, how, *self._stays.get(weights, (arrays[0], 0.0)))

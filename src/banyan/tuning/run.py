@@ -25,6 +25,7 @@ from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from banyan.training.distributed import Processes
 from banyan.training.folder import RunFolder
+from banyan.training.row_adam import RowAdam
 from banyan.training.run import Run
 from banyan.tuning.batches import Batches
 from banyan.tuning.finding import Found, figure
@@ -76,10 +77,10 @@ class TuningRun(Run):
             self._measure(self.dev_part)
 
     def _stay_near(self, embedding: np.ndarray) -> None:
-        if self.model.sparse_gradients:
-            tokens = np.unique(self.text.store.tokens).astype(np.int64)
-            self.model.tokens_before, embedding = torch.from_numpy(tokens), embedding[tokens]
         self.model.embedding_before = torch.from_numpy(embedding).to(self.device)
+        if isinstance(self.optimiser, RowAdam):
+            self.model.moving_tokens = np.unique(self.text.store.tokens).astype(np.int64)
+            self.optimiser.stay_near(self.model.embedding, embedding, self.config.stay_weight / len(embedding))
 
     def _measure(self, held_out: Batches) -> Found:
         """Measure the model on the held-out examples, and keep its weights if they are the best so far."""

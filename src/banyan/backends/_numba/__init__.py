@@ -8,7 +8,8 @@ entangling  merges equal nodes of all sentences
 passes      both passes and their gradients
 repeats     which occurrences of a repeated token are kept
 lexical     sums of the tokens' sketches
-word_ngrams sketches of the n-grams of whole words
+word_ngrams sketches of the n-grams of whole words, and lists of them
+adam        a step of the optimiser on the token vectors that occur
 
 Each kernel is a plain loop that releases the interpreter lock. Threads work on different sentences (trees) or columns
 (passes), through banyan.support.threads. Only autograd imports torch.

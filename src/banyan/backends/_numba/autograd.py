@@ -16,7 +16,7 @@ from banyan.backends._numba.passes import backward, down_pass, up_pass
 from banyan.backends._numba.trees import induce
 from banyan.model.dropout import Dropout
 from banyan.model.functions import Functions
-from banyan.model.graph import Graph, disentangled, entangle
+from banyan.model.graph import Graph, disentangled, distinct, entangle
 
 
 def graph_of_batch(
@@ -31,10 +31,10 @@ def graph_of_batch(
     joined: np.ndarray | None = None,
 ) -> Graph:
     """Backend.structure on the CPU. The weights may be on any device, because the leaves are copied."""
-    token, rows = (tokens, np.arange(len(tokens))) if plain else np.unique(tokens, return_inverse=True)
+    token, rows = (tokens, np.arange(len(tokens), dtype=np.int32)) if plain else distinct(tokens)
     leaves = _dropped_leaves(embedding, token, leaf_keys(token, plain), dropout)
     f = _as_numpy(functions)
-    forest, _ = induce(tokens, offsets, leaves, rows.astype(np.int32), f, dropout, plain, structure, joined)
+    forest, _ = induce(tokens, offsets, leaves, rows, f, dropout, plain, structure, joined)
     return disentangled(forest, halves) if plain else entangle(forest)
 
 
@@ -99,10 +99,11 @@ class Up(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g_roots: Tensor) -> Any:
         graph, dropout, f, lent, shape = ctx.saved
-        up, lent_too = lent.array, Lent(lent.array.shape, lent.array.dtype)
-        g_up = torch.from_numpy(lent_too.array).zero_()
-        g_up.index_add_(0, torch.from_numpy(graph.root), g_roots)
-        return None, None, *_of_parameters(graph, up, None, g_up.numpy(), None, f, dropout, shape)
+        up, given = lent.array, np.zeros(graph.n_nodes, np.bool_)
+        of_gradients = Lent(up.shape, up.dtype)
+        given[graph.root], of_gradients.array[graph.root] = True, 0
+        torch.from_numpy(of_gradients.array).index_add_(0, torch.from_numpy(graph.root), g_roots)
+        return None, None, *_of_parameters(graph, up, None, of_gradients.array, None, f, dropout, shape, given)
 
 
 def _of_parameters(
@@ -114,9 +115,10 @@ def _of_parameters(
     f: Functions,
     dropout: Dropout,
     shape: torch.Size,
+    given: np.ndarray | None = None,
 ) -> list[Tensor]:
     """The gradients with respect to the embedding and the functions. Overwrites g_up and g_down."""
-    g_leaves, g_functions = backward(graph, up, down, g_up, g_down, f, dropout)
+    g_leaves, g_functions = backward(graph, up, down, g_up, g_down, f, dropout, given)
     drop_leaves(g_leaves, graph.key, Noise.of(dropout))
     leaves = torch.from_numpy(g_leaves)
     g_embedding = torch.zeros(shape, dtype=leaves.dtype)

@@ -119,20 +119,33 @@ def _move(part, sums, first, last):
 
 
 @summing
-def _back_down(order, children, key, up, g_up, g_gates, gates, noise, first, last):
-    """Compute the gradients of the up pass, from the roots down. g_up holds the incoming gradients. Those of the leaves
-    end up as the total ones."""
+def _begin(g, n, known, first, last):
+    """Begin the sum of a node's gradient, unless it has begun."""
+    if not known[n]:
+        known[n] = True
+        for j in range(first, last):
+            g[n, j] = 0
+
+
+@summing
+def _back_down(order, children, key, up, g_up, given, g_gates, gates, noise, first, last):
+    """Compute the gradients of the up pass, from the roots down. g_up holds the incoming gradients of the nodes where
+    `given` is true. Those of the leaves end up as the total ones."""
     L = len(up) - len(children)
     comp_l, comp_r = gates.comp_l, gates.comp_r  # reading fields in the loop would count references
     of_l, of_r, of_b = g_gates.comp_l, g_gates.comp_r, g_gates.comp_b
     part_l, part_r, part_b = np.zeros(of_l.shape, up.dtype), np.zeros(of_r.shape, up.dtype), np.zeros(last, up.dtype)
+    known = given.copy()
     for k in range(len(order) - 1, -1, -1):
         n = order[k]
+        left, right = children[n - L, 0], children[n - L, 1]
+        for i in (n, left, right):
+            _begin(g_up, i, known, first, last)
         drop(g_up, n, first, last, key[n], noise.node)
         for j in range(first, last):
             part_b[j] += g_up[n, j]
-        back_through(comp_l, up, children[n - L, 0], g_up, n, part_l, g_up, first, last)
-        back_through(comp_r, up, children[n - L, 1], g_up, n, part_r, g_up, first, last)
+        back_through(comp_l, up, left, g_up, n, part_l, g_up, first, last)
+        back_through(comp_r, up, right, g_up, n, part_r, g_up, first, last)
         if k % TOGETHER == 0:
             _move(part_l, of_l, first, last)
             _move(part_r, of_r, first, last)
@@ -184,9 +197,10 @@ def backward(
     g_down: np.ndarray | None,
     f: Functions,
     dropout: Dropout = NO_DROPOUT,
+    given: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Functions]:
     """The gradients with respect to the leaves [L, E] and the functions. Overwrites g_up and g_down. down, g_down: None
-    if there was no down pass."""
+    if there was no down pass. given: which rows of g_up hold gradients, bool [N]; the others count as zero."""
     E = up.shape[1]
     g_gates = Gates(*(np.zeros((E, *value.shape[1:])) for value in f))
     gates, noise = Gates.of(f, E, up.dtype), Noise.of(dropout)
@@ -194,7 +208,8 @@ def backward(
     if down is not None:
         sent = (graph.receivers, graph.key, graph.messages, down, g_up, g_down, g_gates, gates, noise)
         threads.run(_back_up, [(*sent, *job) for job in jobs])
-    composed = (_order(graph), graph.children, graph.key, up, g_up, g_gates, gates, noise)
+    given = np.ones(len(up), np.bool_) if given is None else given
+    composed = (_order(graph), graph.children, graph.key, up, g_up, given, g_gates, gates, noise)
     threads.run(_back_down, [(*composed, *job) for job in jobs])
     g_functions = {n: g.reshape(-1, *getattr(f, n).shape).sum(0) for n, g in g_gates._asdict().items()}
     if f.comp_l.ndim == 1:

@@ -1,7 +1,7 @@
 """The lexical dimensions of embeddings: sketches of the n-grams of whole words (banyan.model.word_ngrams).
 
 The same kernels add up the weights of n-grams, to encode, and list the n-grams, to learn their weights. Where `sums` is
-a list [N + 1, 3], Numba compiles the branch that lists.
+a list [3, N + 1], Numba compiles the branch that lists.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ def _add_weight(hash, weight, sums):
 
 @inlined
 def _list(hash, halves, found):
-    """Append an n-gram to a list: its hash's column, its bucket, and its share of weights in halves, with the sign. The
-    first row of the list has its length and the number of columns."""
+    """Append an n-gram to a list: its column, its bucket, and twice its share of a weight, with the sign. Before them,
+    the list has its length, the number of columns, and what to add to all columns."""
     found[0, 0] += 1
     at = found[0, 0]
-    column, sign = _change(hash, found[0, 1])
-    found[at, 0], found[at, 1], found[at, 2] = column, hash >> _TO_BUCKET, halves * sign
+    column, sign = _change(hash, found[1, 0])
+    found[0, at] = found[2, 0] + np.int32(column)
+    found[1, at], found[2, at] = hash >> _TO_BUCKET, halves * sign
 
 
 @inlined
@@ -228,31 +229,26 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
 
 @kernel
 def _list_sentences(tokens, offsets, flags, start, characters, values, factors, kept, dim, first, end):
-    """The n-grams of sentences first..end, one list after another, int32 [N, 3], and how many each sentence has."""
+    """The n-grams of sentences first..end: `listed`."""
     most = 1
     for at in range(offsets[first], offsets[end]):  # a character ends four n-grams at most, and so does each mark
         most += 4 * (start[tokens[at] + 1] - start[tokens[at]] + 2)
-    found, counts = np.empty((most, 3), np.int32), np.empty(end - first, np.int64)
-    found[0, 0], found[0, 1], before = 0, dim, 0
+    found = np.empty((3, most), np.int32)
+    found[0, 0], found[1, 0] = 0, dim
     seen, where = _room(offsets, first, end)
     for sentence in range(first, end):
+        found[2, 0] = sentence * dim
         _add_sentence(
             tokens, offsets, sentence, flags, start, characters, values, factors, flags, kept, seen, where, found
         )
-        counts[sentence - first] = found[0, 0] - before
-        before = found[0, 0]
-    return found[1 : before + 1], counts
+    return found[:, 1 : found[0, 0] + 1]
 
 
-def listed(
-    tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling, dim: int, sublinear_tf: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The n-grams of sentences, int32 [N, 3]: column, bucket, and twice the share of its weight that an n-gram adds to
-    the column, with the sign. And how many n-grams each sentence has [B]."""
+def listed(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling, dim: int, sublinear_tf: bool) -> np.ndarray:
+    """The n-grams of sentences, int32 [3, N]: sentence · dim + column, bucket, and twice the share of a weight that is
+    added to the column, with the sign."""
     fixed = tokens, offsets, *_of_pieces(spelt), KEPT if sublinear_tf else KEPT[:0], dim
-    parts = threads.run(_list_sentences, [(*fixed, *run) for run in runs_of_sentences(offsets, 8192)])
-    found, counts = map(np.concatenate, zip(*parts, strict=True))
-    return found, counts
+    return np.hstack(threads.run(_list_sentences, [(*fixed, *run) for run in runs_of_sentences(offsets, 8192)]))
 
 
 def _of_pieces(spelt: Spelling) -> tuple[np.ndarray, ...]:
