@@ -3,6 +3,7 @@
 trainer      train(): check what was asked for, prepare the text, run
 run          the training loop
 epochs       how many epochs suit a corpus
+row_adam     an optimiser that skips the token vectors that do not occur
 passages     the passages of an epoch, and the held-out text
 beginning    initial weights: statistics of the corpus, or the vectors of a teacher
 teaching     the options of train() for teachers and translations
