@@ -27,6 +27,7 @@ from banyan.serve.connection import protocol
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
+from banyan.serve.server import DRAIN_SECONDS
 from banyan.serve.service import Service
 from tests.helpers.models import tiny_model
 from tests.helpers.served import Served, served
@@ -334,7 +335,7 @@ def test_a_model_is_replaced_while_it_serves(tmp_path, workers):
         with ThreadPoolExecutor(3) as pool:
             asking = [pool.submit(client) for _ in range(3)]
             try:
-                request(server, "POST", "/reload", {}, **key)
+                request(server, "POST", "/reload", **key)  # without a body
                 wait_for(lambda: len(server.events("loaded the model again")) == workers + (workers > 1))
                 time.sleep(0.1)
             finally:
@@ -354,6 +355,19 @@ def wait_for(condition: Callable[[], Any], seconds: float = 30) -> None:
 
 
 # --- The end ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_client_that_connected_before_the_stop_may_ask_some_time_after_it(model_folder, workers):
+    with served(model_folder, "--quiet", "--workers", workers) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with closing(http.client.HTTPConnection(host, int(port), timeout=30)) as slow:
+            slow.connect()
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(3 * DRAIN_SECONDS)
+            slow.request("POST", "/embed", json.dumps({"inputs": "the cat"}))
+            assert slow.getresponse().status == 200
+        assert server.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])

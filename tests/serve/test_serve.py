@@ -284,11 +284,12 @@ def test_parse_gives_the_trees_of_the_model(client, model):
 
 
 def test_what_is_not_json_is_said_to_be_so(client):
-    for body in (b"", b"{", b"\xff", b'{"inputs": NaN}', b"[" * 5000):
+    for body in (b"{", b"\xff", b'{"inputs": NaN}', b"[" * 5000):
         answer = client.post("/embed", content=body)
         assert answer.status_code == 400
         assert "not JSON" in answer.json()["error"]
     assert "not JSON" in client.post("/v1/embeddings", content=b"{").json()["error"]["message"]
+    assert "inputs is missing" in client.post("/embed").json()["error"]
 
 
 def test_half_an_emoji_counts_as_an_unknown_character(client, model):

@@ -242,7 +242,7 @@ def _work(service: Service, route: Route, body: bytes) -> Answer:
 
 def _json(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
+        return orjson.loads(body or b"{}")  # a POST without a body
     except orjson.JSONDecodeError as error:
         problem = str(error)
     try:

@@ -95,6 +95,11 @@ class Connection(HttpToolsProtocol):
                 self._refuse(_SLOW if self.extra else b"")
         return waiting
 
+    @property
+    def silent(self) -> bool:
+        """Whether the client has connected and not asked anything yet. A busy machine may let it wait."""
+        return self.cycle is None and not self.surplus
+
     def shutdown(self) -> None:
         """Close the connection after the request that is being answered or whose head is arriving."""
         if not (self.extra > 0 and not self.in_body):  # uvicorn takes an unfinished head for an idle connection

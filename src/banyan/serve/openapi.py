@@ -43,7 +43,7 @@ def _operation(route: Route, described: Operation) -> Schema:
     if described.request:
         fields, required, example = described.request
         body = {"type": "object", "properties": fields, "required": required}
-        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": body, "example": example}}}
+        operation["requestBody"] = {"required": bool(required), "content": {JSON: {"schema": body, "example": example}}}
     good: Schema = {"description": "success"}
     if described.answer is not None:
         good["content"] = {described.media_type: {"schema": described.answer}}

@@ -36,7 +36,8 @@ from banyan.support.needs import needs
 if TYPE_CHECKING:
     from banyan.search.searching import Searcher
 
-DRAIN_SECONDS = 0.5  # at shutdown: time for open connections to finish sending, and to be told to close
+DRAIN_SECONDS = 0.5  # at shutdown: time for open connections to finish sending, and to be told to close,
+SILENT_SECONDS = 3.0  # and more time for those that have not asked anything yet
 SWEEP_SECONDS = 0.2  # between two looks at all connections
 BACKLOG = 2048
 YOUNG_SECONDS = 5.0  # a worker that dies this early is restarted after a pause
@@ -263,7 +264,7 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._begin(self._reload()))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # a worker begins with all of them blocked
         if self.orphaned is None:
             loop.add_signal_handler(signal.SIGINT, self._stop, True)
         else:
@@ -310,6 +311,11 @@ class _Server(uvicorn.Server):
         for listening in sockets or []:
             stop_listening(listening)
         await asyncio.sleep(DRAIN_SECONDS)
+        connections: Any = self.server_state.connections
+        for _ in range(round(SILENT_SECONDS / SWEEP_SECONDS)):
+            if not any(connection.silent for connection in list(connections)):
+                break
+            await asyncio.sleep(SWEEP_SECONDS)
         await super().shutdown(sockets)
 
 
@@ -360,9 +366,7 @@ class _Workers:
     def _be(self, worker: int) -> NoReturn:
         code = 1
         try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)  # SIGHUP waits until the worker can load a model
             os.close(self.alive[1])
             self.work(worker, self.alive[0])
             code = 0
