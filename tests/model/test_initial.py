@@ -135,6 +135,21 @@ def test_any_number_of_threads_counts_the_same(monkeypatch):
     assert all(map(torch.equal, counted(1), counted(3)))
 
 
+@pytest.mark.parametrize("block", [1, 7, 300, 1000])
+def test_the_product_in_dense_blocks_is_that_of_the_sparse_matrix(monkeypatch, block):
+    monkeypatch.setattr(initial, "BLOCK", block)
+    matrix, basis = initial.ppmi_matrix(*text(2, 200, 290), 300, CPU), torch.randn(300, 5)
+    assert (matrix.crow_indices().diff() == 0).any()  # an empty row
+    torch.testing.assert_close(initial._in_blocks(matrix, basis), matrix.to_dense() @ basis)
+
+
+@pytest.mark.gpu
+def test_a_gpu_counts_the_same_bits_every_time():
+    batch = text(2, 2000, 3000)
+    first, *others = (initial.ppmi_vectors(*batch, 3000, 64, 0, torch.device("cuda")) for _ in range(5))
+    assert all(np.array_equal(first, other) for other in others)
+
+
 @pytest.mark.parametrize(("n", "k"), [(12, 12), (12, 5), (300, 6)])
 def test_eigenvectors_are_those_of_lapack(n, k):
     rng = np.random.default_rng(n)

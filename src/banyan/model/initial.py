@@ -27,6 +27,7 @@ NEAR = 30  # tokens to either side, weighted by distance
 SMOOTH = 0.875  # context distribution smoothing: the power of the expected frequencies, which tempers rare tokens
 RARE = 1e-4  # relative frequency at which a token's PPMI vector has half its norm
 ROUNDS, SPARE = 4, 16  # rounds of subspace iteration; dimensions beyond those that are kept
+BLOCK = 1024  # rows of a dense block
 _BYTES = frozenset(BYTES)
 
 
@@ -141,8 +142,28 @@ def _eigen(matrix: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
     size = len(matrix), min(k + SPARE, len(matrix))
     basis = torch.randn(size, generator=generator).to(matrix.device)
     for _ in range(ROUNDS):
-        basis = torch.linalg.qr(matrix @ basis)[0]
-    small = (basis.T @ (matrix @ basis)).double().cpu()  # in float64 on the CPU: solvers may fail on a low rank
+        basis = torch.linalg.qr(_product(matrix, basis))[0]
+    small = (basis.T @ _product(matrix, basis)).double().cpu()  # in float64 on the CPU: solvers may fail on a low rank
     values, vectors = (found.float().to(matrix.device) for found in torch.linalg.eigh(small))
     chosen = values.abs().argsort(descending=True)[:k]
     return values[chosen], basis @ vectors[:, chosen]
+
+
+def _product(matrix: Tensor, basis: Tensor) -> Tensor:
+    """The product with a matrix that may be sparse. It has the same bits every time."""
+    return _in_blocks(matrix, basis) if matrix.is_sparse_csr and matrix.is_cuda else matrix @ basis
+
+
+def _in_blocks(matrix: Tensor, basis: Tensor) -> Tensor:
+    """The product with a sparse matrix, some rows at a time as a dense block: CUDA's product of a sparse matrix adds in
+    an order that changes from run to run."""
+    begins, columns, values = matrix.crow_indices(), matrix.col_indices(), matrix.values()
+    made = []
+    for first in range(0, len(matrix), BLOCK):
+        counts = begins[first : first + BLOCK + 1].diff()
+        entries = slice(int(begins[first]), int(begins[first]) + int(counts.sum()))
+        block = values.new_zeros(len(counts), matrix.shape[1])
+        row = torch.arange(len(counts), device=matrix.device).repeat_interleave(counts)
+        block[row, columns[entries]] = values[entries]
+        made.append(block @ basis)
+    return torch.cat(made)
