@@ -42,7 +42,8 @@ def models(work: Path) -> list[Path]:
 
     from banyan import Banyan
     from banyan.config import Config
-    from banyan.model.functions import GATES, Functions
+    from banyan.model.functions import Functions
+    from banyan.model.shapes import GATES
     from banyan.model.word_ngrams import BUCKETS
     from banyan.tokenizer import Tokenizer
 

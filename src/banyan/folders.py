@@ -13,6 +13,7 @@ WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 TOKENIZER = "tokenizer.json"
 TAUGHT_BY = "taught_by.json"  # only in the folder of a model that had a teacher
+METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 UNFINISHED = "unfinished"  # in config.json while the training of the model goes on
 
 

@@ -4,7 +4,9 @@ import dataclasses
 import inspect
 import io
 import json
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -474,6 +476,38 @@ def test_info_tells_of_the_corpus_and_the_last_epoch(banyan, model_folder, tmp_p
     about = json.loads(banyan("info", tmp_path, "--json")[1])
     assert about["training text"] == "9 lines read."
     assert about["last epoch"] == rows[1]
+
+
+def test_info_imports_nothing_heavy(model_folder, tmp_path):
+    """Neither NumPy, which takes twice as long as all else, nor what reads weights and tokenizers."""
+    shutil.copytree(model_folder, tmp_path / "model")
+    (tmp_path / "model" / "metrics.jsonl").write_text('{"step": 2, "finished_epoch": 1, "train_loss": 2.5}\n')
+    program = "import sys\nfrom banyan.commands import main\nmain(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", program, "info", tmp_path / "model"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "vocabulary: " in done.stdout
+    assert not {"numpy", "safetensors", "tokenizers", "rich", "logging"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda data: data[:-1], r"it has [\d,]+ bytes, not [\d,]+; is it truncated\?"),
+        (lambda data: data[:100], "it is not a safetensors file"),
+        (lambda data: b"", "it is not a safetensors file"),
+        (lambda data: b"\xff" * 8 + data[8:], "it is not a safetensors file"),
+        (lambda data: data.replace(b'"shape":[', b'"shaqe":[', 1), "it is not a safetensors file"),
+        (lambda data: data.replace(b'"comp_b":', b'"comp_x":'), "comp_b is missing, not"),
+    ],
+    ids=["shorter", "only the beginning", "empty", "endless header", "no shape", "no bias"],
+)
+def test_info_names_a_damaged_file_of_weights(banyan, model_folder, tmp_path, damage, told):
+    shutil.copytree(model_folder, tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(damage(weights.read_bytes()))
+    code, out, err = banyan("info", tmp_path / "model")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert re.search(rf"model\.safetensors.*{told}", err)
 
 
 def test_demo_is_run_in_the_folder_named(banyan, monkeypatch):

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from banyan.config import SETTINGS
-from banyan.model.functions import GATES, Functions
+from banyan.model.functions import Functions
 from banyan.model.graph import Graph
+from banyan.model.shapes import GATES
 
 seeds = st.integers(0, 2**32 - 1)
 kinds = st.sampled_from(SETTINGS["functions"].choices)

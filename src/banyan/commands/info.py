@@ -46,8 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> dict[str, Any]:
     from banyan.folders import WEIGHTS, unfinished_in_words, unfinished_of
-    from banyan.model.functions import Functions
-    from banyan.model.weights import shapes_of
+    from banyan.model.shapes import BIASES, GATES, shapes_of
     from banyan.training import card
 
     text, shapes = card.training_text(folder), shapes_of(folder / WEIGHTS, config)
@@ -64,7 +63,7 @@ def _about(folder: Path, config: Config, taught_by: dict[str, Any] | None) -> di
         "taught by": taught_by or {},
         "classifier": _read_classifier(folder),
         "parameters": {
-            "composition and decomposition": sum(sizes[name] for name in Functions._fields),
+            "composition and decomposition": sum(sizes[name] for name in (*GATES, *BIASES)),
             "embedding": sizes["embedding"],
             _OUTPUT_LAYER: sum(size for name, size in sizes.items() if name.startswith("out_")),
         },

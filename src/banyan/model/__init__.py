@@ -9,6 +9,7 @@ objective     the loss and its parts: reconstruction, contrastive, InfoNCE
 crops         the two parts of each sentence, for InfoNCE
 initial       initial token vectors: character n-gram sketches and PPMI
 lexical       the lexical dimensions of an embedding
+shapes        the names and shapes of weights
 weights       read weights from a file and check them
 whole_words   words whose pieces merge first
 word_ngrams   the n-grams of whole words, from tokens, for the lexical dimensions

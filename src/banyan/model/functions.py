@@ -26,9 +26,6 @@ class Functions(NamedTuple):
     decomp_rb: Vector  # θr
 
 
-GATES = ("comp_l", "comp_r", "decomp_l", "decomp_r")  # the others are biases
-
-
 def sigmoid(x: Vector) -> Vector:
     return (1 + np.tanh(x / 2)) / 2
 

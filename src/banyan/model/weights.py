@@ -11,8 +11,7 @@ import numpy as np
 
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError, first_line
-from banyan.model.functions import GATES, Functions
-from banyan.model.word_ngrams import BUCKETS
+from banyan.model.shapes import check_shapes, read_head
 
 LARGEST = 1e6  # in absolute value: norms of the longest texts stay far from overflow
 _LARGE = 1 << 22  # bytes; NumPy asks for huge pages from here on
@@ -31,7 +30,7 @@ def load_weights(path: Path, config: Config, vocab_size: int) -> dict[str, np.nd
         raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
     except (TypeError, AttributeError) as error:  # of a type that NumPy does not have, such as BF16
         raise BanyanError(f"cannot read {path}: NumPy cannot hold its numbers ({first_line(error)})") from None
-    _check_shapes(path, {name: array.shape for name, array in weights.items()}, config, vocab_size)
+    check_shapes(path, {name: array.shape for name, array in weights.items()}, config, vocab_size)
     for name, dtype in _INTEGERS.items():
         if name in weights and weights[name].dtype != dtype:
             raise BanyanError(f"{path}: {name} has the type {weights[name].dtype}, not {dtype}")
@@ -45,34 +44,14 @@ def _read(name: str, file: Any, path: Path) -> np.ndarray:
     shape = file.get_slice(name).get_shape()
     if file.get_slice(name).get_dtype() != "F32" or 4 * math.prod(shape) < _LARGE:
         return file.get_tensor(name)
+    start, head = read_head(path)
+    begin, end = head[name]["data_offsets"]
+    matrix = np.empty(shape, "<f4")
     with open(path, "rb") as data:
-        head = int.from_bytes(data.read(8), "little")
-        begin, end = json.loads(data.read(head))[name]["data_offsets"]
-        matrix = np.empty(shape, "<f4")
-        data.seek(8 + head + begin)
+        data.seek(start + begin)
         if end - begin != matrix.nbytes or data.readinto(matrix.data.cast("B")) != matrix.nbytes:
             raise OSError("it changed while it was read")
     return matrix
-
-
-def shapes_of(path: Path, config: Config) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights in a file, checked against the settings. Reads no weight."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "np") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
-    _check_shapes(path, shapes, config, (*shapes.get("embedding", ()), 0)[0])
-    return shapes
-
-
-def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], config: Config, vocab_size: int) -> None:
-    for name, shape in _shapes(config, vocab_size).items():
-        if shapes.get(name) != shape:
-            found = f"has shape {shapes[name]}" if name in shapes else "is missing"
-            raise BanyanError(f"{path} does not match its config.json and tokenizer.json: {name} {found}, not {shape}")
 
 
 def check_values(weights: dict[str, np.ndarray], where: str) -> None:
@@ -101,15 +80,3 @@ def _as_used(name: str, array: np.ndarray) -> np.ndarray:
         return array
     with np.errstate(over="ignore"):  # infinity is rejected below
         return array.astype(np.float32, copy=False)
-
-
-def _shapes(config: Config, vocab_size: int) -> dict[str, tuple[int, ...]]:
-    width = config.width
-    gate = (width, width) if config.functions == "linear" else (width,)
-    shapes: dict[str, tuple[int, ...]] = {"embedding": (vocab_size, config.dim)}
-    shapes |= {name: gate if name in GATES else (width,) for name in Functions._fields}
-    if config.hashes_words:
-        shapes["lexical_idf"] = (BUCKETS,)
-    elif config.lexical_dim:
-        shapes["lexical"] = (vocab_size, config.lexical_dim)
-    return shapes

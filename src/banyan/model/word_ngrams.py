@@ -28,12 +28,11 @@ import numpy as np
 
 from banyan.model.dropout import mix
 from banyan.model.graph import KEPT
+from banyan.model.shapes import BUCKETS, BUCKETS_LOG2
 from banyan.support.needs import needs
 from banyan.tokenizer.rules import BYTES, START
 
 STEPS = 4
-BUCKETS_LOG2 = 18
-BUCKETS = 1 << BUCKETS_LOG2  # weights; the first bits of an n-gram's hash find its own
 SAMPLE = 30_000  # sentences in which document frequencies are counted
 LARGEST_BLOCK = 64  # columns that are rotated together
 

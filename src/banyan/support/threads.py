@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from banyan.errors import BanyanError
-from banyan.support.rows import slices
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -86,4 +85,6 @@ def _ahead(
 
 def shares(n: int) -> list[slice]:
     """Divide n rows into at most JOBS slices."""
+    from banyan.support.rows import slices  # imported here because it imports NumPy
+
     return slices(n, -(-n // JOBS) or 1)

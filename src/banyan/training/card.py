@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from banyan._version import __version__
 from banyan.config import SETTINGS, Config
-from banyan.folders import unfinished_in_words
+from banyan.folders import CARD, unfinished_in_words
 from banyan.training import standing, taught_by
-from banyan.training.folder import CARD
 from banyan.training.metrics import read_rows
 
 if TYPE_CHECKING:

@@ -14,14 +14,12 @@ from uuid import uuid4
 
 from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
 from banyan.config import Config, check_resumable
-from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS
 from banyan.errors import BanyanError
-from banyan.folders import is_finished, verify
+from banyan.folders import CARD, LOSS, METRICS, SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, is_finished, verify
 from banyan.integrations.opening import FILES
 from banyan.support import checksums, files
 from banyan.support.checksums import SUMS
 
-METRICS, CARD, LOSS = "metrics.jsonl", "README.md", "loss.png"
 CLASSIFIER = (ABOUT, HEAD, CONFUSION)
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, SUMS, METRICS, CARD, LOSS, *FILES, *CLASSIFIER)
 _ON_THE_CARD = ("language", "license")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.support import threads
-from banyan.support.display import Meter
 from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from banyan.model.objective import Term
+    from banyan.support.display import Meter
 
 
 TOKENS_PER_SECOND = 80_000  # of each thread: measured on a server of 2024, with preset light

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from banyan.backends._numba.compiling import step
-from banyan.model.functions import GATES, Functions, per_channel, sigmoid
+from banyan.model.functions import Functions, per_channel, sigmoid
+from banyan.model.shapes import GATES
 
 
 class Gates(NamedTuple):

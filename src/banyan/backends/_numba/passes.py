@@ -12,8 +12,9 @@ from banyan.backends._numba.compiling import kernel, summing
 from banyan.backends._numba.functions import Gates, back_through, compose, decompose
 from banyan.backends._numba.masks import Noise, drop
 from banyan.model.dropout import NO_DROPOUT, Dropout
-from banyan.model.functions import GATES, Functions, sigmoid
+from banyan.model.functions import Functions, sigmoid
 from banyan.model.graph import Graph
+from banyan.model.shapes import GATES
 from banyan.support import threads
 
 COLUMNS = 32  # a job has a multiple of them
