@@ -38,8 +38,9 @@ class Memory:
         self.version = int(rows.schema.metadata[b"version"])  # of the table
         self.words = words
         self.ids = _numbers(rows.column("_rowid"), np.uint64)
-        vectors = rows.column("vector")
-        self._vectors = _numbers(vectors.flatten(), np.float32).reshape(-1, vectors.type.list_size)
+        vectors, dim = rows.column("vector"), rows.column("vector").type.list_size
+        numbers = vectors.values.slice(vectors.offset * dim, len(vectors) * dim)  # `flatten` would import much
+        self._vectors = _numbers(numbers, np.float32).reshape(-1, dim)
         self._rows = rows.drop_columns(["_rowid", "vector"])
 
     def __len__(self) -> int:
