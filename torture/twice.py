@@ -14,6 +14,18 @@ TITLE = "two processes on one target"
 _SAVE = "import sys; from banyan import Banyan; Banyan.from_pretrained(sys.argv[2]).save_pretrained(sys.argv[3])"
 
 
+MORE = {  # write a file or a folder in one go; which of the two processes is last does not matter
+    "baseline": Command(
+        lambda inputs, out: ["baseline", "tfidf", str(inputs / "corpus.txt"), "--out", str(out), "--quiet"],
+        compared=("idf.safetensors", "ngrams.txt"),
+    ),
+    "dedup": Command(
+        lambda inputs, out: ["dedup", str(inputs / "model"), str(inputs / "corpus.txt"), "--remove", "-o", str(out)],
+        result="target.txt",
+    ),
+}  # fmt: skip
+
+
 def _start(arguments: list[str]) -> subprocess.Popen[str]:
     program = ["-c", _SAVE] if arguments[0] == "save" else ["-m", "banyan"]
     return subprocess.Popen([sys.executable, *program, *arguments], text=True, stderr=subprocess.PIPE)
@@ -35,7 +47,7 @@ def run(plan: Plan) -> Outcome:
     outcome = Outcome()
     inputs(plan.work / "inputs")
     case = plan.work / "case"
-    for name, command in COMMANDS.items():
+    for name, command in {**COMMANDS, **MORE}.items():
         wanted: dict[str, str] | None = None
         for number in plan.cases(2, 20):
             shutil.rmtree(case, ignore_errors=True)

@@ -26,6 +26,7 @@ from banyan.commands import USAGE_ERROR, baseline
 from banyan.errors import BanyanError
 from banyan.evaluate import suites
 from banyan.evaluate.retrieval import Beir, retrieval
+from banyan.support import files
 from banyan.support.needs import pip_install
 
 TEXT = ["some are born to sweet delight", "some are born to endless night", "the night and the day"]
@@ -140,7 +141,7 @@ def test_settings_are_kept_with_the_folder(banyan, tmp_path, corpus):
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
-    (tmp_path / ".out.1.tmp").mkdir()  # of one that was killed
+    (tmp_path / f".out.999999999{files._here()}.tmp").mkdir()  # of one that was killed
     with pytest.raises(FileNotFoundError), folder.made(tmp_path / "out", folder.Manifest("glove", {})) as building:
         (building / "file").rename(building / "never written")
     assert not list(tmp_path.iterdir())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from banyan import Banyan, BanyanError
 from banyan.checking import check
 from banyan.integrations import hub, pulling
 from banyan.integrations.pulling import LANGUAGES, OWNER, full_name, pull
+from banyan.support import files
 
 
 @pytest.fixture
@@ -29,6 +32,20 @@ def test_a_model_is_pulled_by_its_short_name_into_a_folder_that_is_whole(pushed,
     assert pull(f"{OWNER}/en").name == "en"
     with pytest.raises(BanyanError, match="en exists already: name a new folder with -o"):
         pull("en")
+
+
+def test_a_pull_that_fails_or_is_killed_is_no_obstacle_to_the_next(pushed, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pulling.shutil, "copyfile", full)
+        with pytest.raises(BanyanError, match=r"cannot write .*en: the disk is full"):
+            pull("en", tmp_path / "en")
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+    (tmp_path / f".en.999999999{files._here()}.tmp").mkdir()  # what a killed process left
+    pull("en", tmp_path / "en")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "en"]
 
 
 def test_names_that_cannot_be_are_told():

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import json
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,20 +39,9 @@ def check_new(out: str | Path, besides: str = "") -> Path:
 @contextmanager
 def made(out: str | Path, manifest: Manifest) -> Iterator[Path]:
     """A temporary folder to write into. If the block succeeds, it gets the manifest and is renamed to `out`."""
-    out = check_new(out).absolute()
-    for left_over in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):
-        shutil.rmtree(left_over, ignore_errors=True)  # by a process that was killed
-    building = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    building.mkdir()
-    try:
+    with files.new_folder(check_new(out)) as building:
         yield building
         write(building, manifest)
-        if out.exists():
-            out.rmdir()
-        building.rename(out)
-        files.sync(out.parent)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def write(folder: str | Path, manifest: Manifest) -> None:

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from banyan.errors import BanyanError
-from banyan.folders import SETTINGS
 from banyan.integrations import hub
+from banyan.support import files
 
 OWNER = "banyan-embed"
 LANGUAGES = {"en": "English", "la": "Latin"}  # whose text may be passed on: experiments/publish.py
@@ -24,14 +24,14 @@ def full_name(name: str) -> str:
 
 
 def pull(name: str, out: str | Path | None = None, revision: str | None = None, token: str | None = None) -> Path:
-    """Download a model and copy it to a new folder. It is a model only once all its files are there."""
+    """Download a model and copy it to a new folder, which appears once all files are there."""
     meant = full_name(name)
     folder = Path(out or meant.split("/")[1])
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BanyanError(f"{folder} exists already: name a new folder with -o")
     found = hub.fetch(meant, revision, token)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = sorted(path for path in found.iterdir() if path.is_file())
-    for path in sorted(files, key=lambda path: path.name == SETTINGS):  # the settings last
-        shutil.copyfile(path, folder / path.name)
+    with files.reported(folder), files.new_folder(folder) as building:
+        for path in found.iterdir():
+            if path.is_file():
+                shutil.copyfile(path, building / path.name)
     return folder

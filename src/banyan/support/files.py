@@ -53,6 +53,24 @@ def atomic(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder. If the block succeeds, flush its files and rename it to `path`, which must not exist or
+    be empty. What a killed process left is removed the next time."""
+    path = Path(path).absolute()
+    remove_orphans(path.parent, path.name)
+    building = path.with_name(f".{path.name}.{os.getpid()}{_here()}.tmp")
+    try:
+        building.mkdir(parents=True)
+        yield building
+        for file in building.rglob("*"):
+            sync(file)
+        os.rename(building, path)
+        sync(path.parent)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
 def _failed_write(path: Path, error: Exception) -> OSError:
     """The error of the operating system that safetensors reports as one of its own."""
     number = re.search(r"\(os error (\d+)\)", str(error))
