@@ -134,7 +134,7 @@ def test_the_gradient_of_a_step_is_clipped(corpus, tmp_path, largest):
         train(corpus, tmp_path / name, epochs=1, clip_grad_norm=clip, **SMALL)
     free, clipped = (load_file(tmp_path / name / "training/checkpoint.safetensors") for name in ("free", "clipped"))
     sizes = [float(np.abs(state["exp_avg.embedding"]).max()) for state in (free, clipped)]
-    assert sizes[1] <= 1e-9 if largest < 1 else sizes[1] == sizes[0]
+    assert sizes[1] <= 1e-9 if largest < 1 else sizes[1] == pytest.approx(sizes[0], rel=1e-4)
 
 
 def test_training_goes_on_from_a_finished_model(trained, corpus, tmp_path):

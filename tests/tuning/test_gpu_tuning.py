@@ -61,7 +61,8 @@ def test_the_gpu_learns_what_the_cpu_learns(base, examples, tmp_path, settings):
     for device in ("cpu", "cuda"):
         banyan.tune(base, examples, tmp_path / device, device=device, **{**HOW, **settings})
     on_cpu, on_gpu = losses(tmp_path / "cpu"), losses(tmp_path / "cuda")
-    np.testing.assert_allclose(on_gpu[:20], on_cpu[:20], rtol=1e-3)
+    np.testing.assert_allclose(on_gpu[0], on_cpu[0], rtol=1e-3)  # an output layer has products in bf16
+    np.testing.assert_allclose(on_gpu[:20], on_cpu[:20], rtol=2e-2)  # rounding decides the sign of Adam's first steps
     assert on_gpu[-1] < on_gpu[0]
     figures = [row["held_out_ndcg"] for row in metrics(tmp_path / "cuda") if "held_out_ndcg" in row]
     assert max(figures) > figures[0] or len(figures) < 3

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 import banyan
-from banyan import Banyan, BanyanError
+from banyan import Banyan, BanyanError, backends
 from banyan.config import Config
 from banyan.model.word_ngrams import BUCKETS
+from banyan.support import devices
 from banyan.training import checkpoint
 from banyan.tuning import run
 from banyan.tuning.examples import Examples, paired_by_label
 from banyan.tuning.finding import Found
 from tests.helpers.models import tiny_model
-from tests.helpers.training import digest, interrupted_at, metrics
+from tests.helpers.training import adam_with_a_tensor, digest, interrupted_at, metrics
 
 HOW = {"quiet": True, "device": "cpu", "batch_size": 32, "lr": 0.01, "epochs": 8, "stay_weight": 0.0}
 
@@ -153,6 +155,27 @@ def test_sparse_gradients_teach_what_dense_ones_teach(base, tmp_path):
     stays = [[row["stay"] for row in metrics(tmp_path / name) if "stay" in row] for name in ("sparse", "dense")]
     np.testing.assert_allclose(*stays, rtol=1e-3, atol=1e-9)
     assert stays[0][-1] > 0
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.kernels
+def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(base, tmp_path, monkeypatch):
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    how = {**HOW, "batch_size": 12, "epochs": 1, "stay_weight": 1.0}
+    banyan.tune(base, words(40), tmp_path / "cpu", **how)
+    monkeypatch.setattr(backends, "choose", lambda *given: backends.named("triton"))
+    monkeypatch.setattr(backends, "choose_precision", lambda *given: "float32")
+    monkeypatch.setattr(devices, "window", lambda device: 2)
+    monkeypatch.setattr(devices, "adam", adam_with_a_tensor)
+    banyan.tune(base, words(40), tmp_path / "gpu", **{**how, "device": device})
+    by_cpu, by_gpu = ([row for row in metrics(tmp_path / name) if "loss" in row] for name in ("cpu", "gpu"))
+    assert len(by_cpu) == 3
+    for a, b in zip(by_cpu, by_gpu, strict=True):
+        for name in ("loss", "pairs", "stay"):
+            assert b[name] == pytest.approx(a[name], rel=2e-3, abs=1e-6)
+        assert (a["nodes"], a["tokens"]) == (b["nodes"], b["tokens"])
+    figures = [metrics(tmp_path / name)[-1]["held_out_ndcg"] for name in ("cpu", "gpu")]
+    assert figures[1] == pytest.approx(figures[0], abs=5)
 
 
 def test_a_few_examples_are_all_learned_from(base, tmp_path):

@@ -23,8 +23,8 @@ LARGEST = 255  # of a stored weight
 class Hashed(NamedTuple):
     """The n-grams of a batch of texts."""
 
-    place: Tensor  # int32 [N]: row · D + column of the sketches
-    bucket: Tensor  # int32 [N]
+    place: Tensor  # int64 [N]: row · D + column of the sketches
+    bucket: Tensor  # int64 [N]
     times: Tensor  # float32 [N]: the share of their weight that counts, with the sign
     texts: int
 
@@ -36,7 +36,7 @@ def hashed(
     from banyan.backends._numba.word_ngrams import listed
 
     found = torch.from_numpy(listed(tokens, offsets, spelt, dim, sublinear_tf)).to(device)
-    return Hashed(found[0], found[1], found[2] / 2, len(offsets) - 1)
+    return Hashed(found[0].long(), found[1].long(), found[2] / 2, len(offsets) - 1)
 
 
 def factors(scale: Tensor) -> Tensor:

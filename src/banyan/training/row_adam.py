@@ -9,6 +9,18 @@ import torch
 from torch import Tensor
 
 from banyan.backends._numba import adam
+from banyan.model import BanyanModel
+from banyan.support import devices
+
+
+def optimiser_of(model: BanyanModel, several: bool) -> torch.optim.Adam:
+    """RowAdam on a CPU, if the gradient of the embedding can be sparse: an output layer has gradients of all tokens,
+    and neither clipping nor several processes take sparse ones. Otherwise torch's Adam."""
+    config, on_cpu = model.config, model.backend.name == "numba"
+    model.sparse_gradients = on_cpu and config.objective == "none" and not config.clip_grad_norm and not several
+    if model.sparse_gradients:
+        return RowAdam(model.parameters(), config.lr)
+    return devices.adam(model.parameters(), config.lr, config.lr_decays)
 
 
 class RowAdam(torch.optim.Adam):
@@ -17,9 +29,9 @@ class RowAdam(torch.optim.Adam):
 
     Its state is that of torch's Adam. What else it knows is found again in that state."""
 
-    def __init__(self, parameters: Any, lr: float, falls: bool = False) -> None:
-        """falls: as in devices.adam. Here the rate is always a number."""
+    def __init__(self, parameters: Any, lr: float) -> None:
         super().__init__(parameters, lr=lr, fused=True)
+        self.register_step_pre_hook(self._step_of_sparse)
         self._moving: dict[Tensor, np.ndarray] = {}  # which rows have had a gradient, bool [V]
         self._stays: dict[Tensor, tuple[np.ndarray, float]] = {}
 
@@ -29,13 +41,13 @@ class RowAdam(torch.optim.Adam):
         self._stays[weights] = before, 2 * factor
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def _step_of_sparse(self, *given: Any) -> None:
+        """Make the step of parameters with a sparse gradient, which the step that follows leaves alone."""
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None and weights.grad.is_sparse:
                     self._step_of_rows(weights, weights.grad, group)
                     weights.grad = None
-        super().step(closure)
 
     def _step_of_rows(self, weights: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         indices, gradients = gradient._indices()[0].numpy(), gradient._values().numpy()

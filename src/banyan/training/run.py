@@ -45,7 +45,7 @@ from banyan.training.interrupts import Interrupted, interrupts
 from banyan.training.lessons import Lessons
 from banyan.training.metrics import Metrics, Pace, epoch_line, estimate, read_rows, tensorboard_writer
 from banyan.training.passages import HELD_OUT, Part, of_lessons, parts, sizes_of
-from banyan.training.row_adam import RowAdam
+from banyan.training.row_adam import optimiser_of
 
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
@@ -92,8 +92,7 @@ class Run:
         self.text, held_out = self._parts(store, dev)
         self.train_part = self.text.passages(self.config, 0)
         self.dev_part = held_out.passages(self.config, HELD_OUT) if held_out else None
-        adam = RowAdam if model.sparse_gradients else devices.adam
-        self.optimiser = adam(model.parameters(), self.config.lr, self.config.lr_decays)
+        self.optimiser = optimiser_of(model, us.several)
         data = (lessons.fingerprint if lessons else store.fingerprint) + (dev.fingerprint if dev else "")
         self.progress = Progress(data=data, even_batches=True, term_sums=[0.0] * len(self.terms))
         self.best: dict[str, Tensor] = {}  # the weights of the best epoch, if they are kept

@@ -34,13 +34,6 @@ from banyan.tuning.mining import hard_negatives
 PATIENCE = 2  # epochs without improvement on the held-out examples
 
 
-def _has_sparse_gradients(model: BanyanModel) -> bool:
-    """Whether only the rows of a batch get gradients. An output layer and clipping need all of them; on a GPU it would
-    not be faster."""
-    config = model.config
-    return model.embedding.device.type == "cpu" and config.objective == "none" and not config.clip_grad_norm
-
-
 class TuningRun(Run):
     """One run of tuning. It keeps the weights of the epoch that was best on the held-out examples."""
 
@@ -59,7 +52,6 @@ class TuningRun(Run):
             model.learn_ngram_weights()
         data = examples[0].store, None, None, model.config.batch_size
         us = Processes.of_environment()
-        model.sparse_gradients = _has_sparse_gradients(model)
         super().__init__(folder, model, tokenizer, *data, summary, display, us, given_weights=True)
 
     def _parts(self, store: Store, dev: Store | None) -> tuple[Batches, Batches | None]:
