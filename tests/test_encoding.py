@@ -135,6 +135,16 @@ def test_parquet_columns_and_row_groups(model, text, tmp_path, small_blocks, mon
         assert groups == [6, 2]
 
 
+def test_parquet_compresses_texts_and_short_numbers_only(model, text, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for precision, expected in (("float32", "UNCOMPRESSED"), ("int8", "SNAPPY")):
+        encode_file(model, text, tmp_path / f"{precision}.parquet", precision=precision)
+        with parquet.ParquetFile(tmp_path / f"{precision}.parquet") as file:
+            columns = [file.metadata.row_group(0).column(i) for i in range(2)]
+        assert [column.compression for column in columns] == ["SNAPPY", expected]
+        assert columns[1].has_dictionary_page == (precision == "int8")
+
+
 # --- What is read ----------------------------------------------------------------------------------------------------
 
 

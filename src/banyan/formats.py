@@ -81,26 +81,40 @@ class Parquet:
             import pyarrow
             import pyarrow.parquet
         self.arrow = pyarrow
-        self.width = width
-        embedding = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)), width)
+        self.width, self.dtype = width, np.dtype(dtype)
+        embedding = pyarrow.list_(pyarrow.from_numpy_dtype(self.dtype), width)
         columns = [("text", pyarrow.string()), ("embedding", embedding)]
         self.schema = pyarrow.schema([pyarrow.field(name, kind, nullable=False) for name, kind in columns])
 
     def head(self, rows: int) -> bytes:
         return self.schema.serialize().to_pybytes()
 
-    def block(self, texts: list[str], vectors: np.ndarray) -> bytes:
-        embeddings = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(vectors.ravel()), self.width)
-        columns = [self.arrow.array(texts, self.arrow.string()), embeddings]
-        return self.arrow.record_batch(columns, schema=self.schema).serialize().to_pybytes()
+    def block(self, texts: list[str], vectors: np.ndarray) -> memoryview:
+        return memoryview(self.batch(texts, vectors).serialize())
 
     def finish(self, data: Path, rows: int) -> Path:
         result = data.with_suffix(".parquet")
-        writer = self.arrow.parquet.ParquetWriter(result, self.schema, use_dictionary=False, write_statistics=False)
+        writer = self.writer(result, self.schema)
         with self.arrow.OSFile(str(data)) as stream, self.arrow.ipc.open_stream(stream) as batches, writer:
             for group in in_blocks(batches, rows + 1, ROW_GROUP_BYTES, lambda batch: batch.nbytes):
                 writer.write_table(self.arrow.Table.from_batches(group))
         return result
+
+    def batch(self, texts: list[str], vectors: np.ndarray) -> Any:
+        embeddings = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(vectors.ravel()), self.width)
+        return self.arrow.record_batch([self.arrow.array(texts, self.arrow.string()), embeddings], schema=self.schema)
+
+    def writer(self, file: Any, schema: Any) -> Any:
+        """Return a writer of Parquet. schema: ours, perhaps with metadata."""
+        numbers = "embedding.list.element"
+        short = self.dtype.itemsize == 1  # Parquet stores it in four bytes; with a dictionary it takes one again
+        return self.arrow.parquet.ParquetWriter(
+            file,
+            schema,
+            use_dictionary=[numbers] if short else False,
+            compression={"text": "snappy", numbers: "snappy" if short else "none"},  # floats do not get smaller
+            write_statistics=False,
+        )
 
 
 _WRITERS: dict[str, type[Npy] | type[Parquet] | type[Jsonl]] = {

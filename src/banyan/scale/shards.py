@@ -12,9 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
-import pyarrow.parquet
-
 from banyan.compact import Form, Precision
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import Report
@@ -22,6 +19,7 @@ from banyan.corpus.sources import as_rows
 from banyan.corpus.tables import choose_column, strings
 from banyan.encoding import BLOCK_CHARACTERS
 from banyan.errors import BanyanError
+from banyan.formats import Parquet
 from banyan.scale.stores import LABEL, Folder, Mark
 
 if TYPE_CHECKING:
@@ -101,9 +99,10 @@ def encode_shard(
     result = ShardResult(shard.part)
     normalize, truncate_dim, precision = settings.normalize, settings.truncate_dim, settings.precision
     form = Form.of(model.dim, truncate_dim, precision, normalize)
-    schema = _schema(form).with_metadata({LABEL: json.dumps(shard.label(settings))})
+    parquet = Parquet(form.width, form.dtype)
+    schema = parquet.schema.with_metadata({LABEL: json.dumps(shard.label(settings))})
     with out.written(shard.part) as file:
-        with _writer(file, schema, form) as writer:
+        with parquet.writer(file, schema) as writer:
             for texts in in_blocks(_rows(folder, shard, result.report), GROUP_ROWS, BLOCK_CHARACTERS):
                 vectors = model.encode(
                     texts,
@@ -112,27 +111,12 @@ def encode_shard(
                     precision=precision,
                     show_progress_bar=False,
                 )
-                embeddings = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), form.width)
-                columns = [pyarrow.array(texts, pyarrow.string()), embeddings]
-                writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+                writer.write_batch(parquet.batch(texts, vectors))
                 result.rows += len(texts)
                 result.blank += sum(not text or text.isspace() for text in texts)
         if folder.mark(shard.source) != shard.mark or result.rows != shard.rows:
             raise BanyanError(f"{folder.name(shard.source)} changed while it was being read: run the command again")
     return result
-
-
-def _schema(form: Form) -> Any:
-    """The schema that `banyan encode -o out.parquet` writes."""
-    embedding = pyarrow.list_(pyarrow.from_numpy_dtype(form.dtype), form.width)
-    columns = [("text", pyarrow.string()), ("embedding", embedding)]
-    return pyarrow.schema([pyarrow.field(name, kind, nullable=False) for name, kind in columns])
-
-
-def _writer(file: Any, schema: Any, form: Form) -> Any:
-    # Parquet stores an int8 in four bytes; with a dictionary it takes one again.
-    dictionary = ["embedding.list.element"] if form.dtype.itemsize == 1 else False
-    return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=dictionary, write_statistics=False)
 
 
 def _rows(folder: Folder, shard: ParquetShard, report: Report) -> Iterator[str]:
