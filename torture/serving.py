@@ -22,7 +22,8 @@ from torture.campaign import Outcome, Plan
 from torture.faults import inputs
 
 TITLE = "serving"
-MEMORY = 2 << 30  # bytes that a server may use at its largest request
+MEMORY = 2 << 30  # bytes that a server may use at its largest request,
+CPU_SECONDS = 30  # and the time: that of its processors, because the machine may be busy with other things
 
 
 class Server:
@@ -42,7 +43,12 @@ class Server:
         self.failed += [line for line in self.process.stderr if '"level":"error"' in line]
 
     def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+
+    def cpu_seconds(self) -> float:
+        """What the server has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, connection: http.client.HTTPConnection, path: str, body: Any) -> tuple[int, bytes]:
         connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body))
@@ -217,14 +223,14 @@ def _replaced(example: dict[str, Any], fields: list[tuple[str, ...]], value: Any
 
 
 def _one(server: Server, path: str, body: Any, kind: str) -> str | None:
-    started = time.monotonic()
+    before = server.cpu_seconds()
     try:
         with closing(server.connection()) as connection:
             status, told = server.ask(connection, path, body)
     except OSError as error:
         return f"{kind}: {error!r}"
-    seconds = time.monotonic() - started
-    fine = status in (200, 400, 413, 422) and seconds < 60
+    seconds = server.cpu_seconds() - before
+    fine = status in (200, 400, 413, 422) and seconds < CPU_SECONDS
     return None if fine else f"{kind}: {status} {told[:80]!r} {seconds:.0f} s"
 
 
