@@ -27,6 +27,7 @@ def render(results: Path) -> str:
 
 def _halves(runs: list[Run]) -> str:
     plain = [run for run in runs if run["settings"]["trees"] == "plain" and not run["amount"].endswith(SPACED)]
+    plain = [run for run in plain if run["settings"]["epochs"] == 1]
     if not plain:
         return ""
     order = ("side", "age", "random")
@@ -86,10 +87,10 @@ def _spaced(runs: list[Run]) -> str:
     chosen = [run for run in runs if run["name"].removesuffix(SPACED) in pairs]
     if not chosen:
         return ""
-    chosen.sort(key=lambda run: (run["settings"]["preset"], run["training"]["steps"], run["seed"], run["amount"]))
+    chosen.sort(key=lambda run: (*_kind(run), run["training"]["steps"], run["seed"], run["amount"]))
     rows = [
         [
-            f"`{run['settings']['preset']}`",
+            *_kind(run),
             "spaced" if run["amount"].endswith(SPACED) else "raw",
             run["seed"],
             run["training"]["sentences"] // run["settings"]["epochs"],
@@ -99,7 +100,7 @@ def _spaced(runs: list[Run]) -> str:
         ]
         for run in chosen
     ]
-    columns = ["preset", "trained on", "seed", "sentences", "steps"]
+    columns = ["preset", "functions", "learning rate", "trained on", "seed", "sentences", "steps"]
     columns += [f"{name}, {form}" for form in ("raw", "spaced") for name in SETS]
     return section(
         "Spaced punctuation",
@@ -108,6 +109,11 @@ def _spaced(runs: list[Run]) -> str:
         f"development sets as they are (raw) and in that form (spaced). {_COMMAND}",
         table(columns, rows),
     )
+
+
+def _kind(run: Run) -> list[str]:
+    settings = run["settings"]
+    return [f"`{settings['preset']}`", settings["functions"], f"{settings['lr']:g}"]
 
 
 def _values(run: Run, form: str) -> list[str]:

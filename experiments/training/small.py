@@ -54,6 +54,11 @@ RUNS = [
     *(_run(f"linear-{halves}", "self-strae", {**_LINEAR, "halves": halves}) for halves in _HALVES),
     _run(f"linear-age{SPACED}", "self-strae", _LINEAR, f"40k{SPACED}"),
     *(_run(f"diagonal-{halves}", "self-strae", {**_DIAGONAL, "halves": halves}, "20k") for halves in _HALVES),
+    *(
+        _run(f"diagonal-age-{name}{form}", "self-strae", {**_DIAGONAL, "epochs": 8, "lr": lr}, f"20k{form}")
+        for name, lr in (("long", 1e-3), ("long-slow", 1e-4))
+        for form in ("", SPACED)
+    ),
     _run("paper-40k", "paper", _PAPER),
     _run(f"paper-40k{SPACED}", "paper", _PAPER, f"40k{SPACED}"),
     _run("paper", "paper", _PAPER, "160k"),
