@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 METRICS, RUN = "metrics.jsonl", Path("training", "run.json")
 CHECKPOINT = Path("training", "checkpoint.safetensors")
 INDEX, ROWS = "index.json", "rows.lance"
+PARTS = "_banyan.json"  # written by `banyan encode --engine ray` when all parts are there
 
 
 @dataclass
@@ -49,6 +50,7 @@ def check(path: str | Path, repair: bool = False) -> Findings:
         "a training run": ((path / "training").is_dir(), _run),
         "an index": ((path / INDEX).exists() or (path / ROWS).exists(), lambda path: _index(path, repair)),
         "encoded output": (path.is_file(), _encoded),
+        "encoded Parquet files": ((path / PARTS).exists(), _encoded_folder),
     }
     for kind, (here, examine) in parts.items():
         if here:
@@ -111,6 +113,12 @@ def _encoded(path: Path) -> Iterator[str | None]:
     if not sums.exists():
         yield None
     yield from checksums.damaged(sums)
+
+
+def _encoded_folder(folder: Path) -> Iterator[str | None]:
+    from banyan.scale.folder import damaged
+
+    yield from damaged(folder)
 
 
 def _index(folder: Path, repair: bool) -> Iterator[str | None]:

@@ -114,6 +114,7 @@ class Parquet:
             use_dictionary=[numbers] if short else False,
             compression={"text": "snappy", numbers: "snappy" if short else "none"},  # floats do not get smaller
             write_statistics=False,
+            write_page_checksum=True,  # for `banyan check`
         )
 
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from banyan.checking import check
 from banyan.commands import main
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file
@@ -47,6 +48,22 @@ def folder(tmp_path: Path) -> Path:
     for name in ("a.parquet", "b.parquet", "year=1900/a.parquet"):
         write(tmp_path / "in" / name, [f"the cat sat on mat {name} {row}" for row in range(50)], 10)
     return tmp_path / "in"
+
+
+def test_a_flipped_bit_in_a_part_is_named(model_folder, folder, tmp_path):
+    out = tmp_path / "out"
+    encode_folder(model_folder, str(folder), str(out), work=InThisProcess(model_folder))
+    assert str(check(out)) == f"{out}: encoded Parquet files, as written"
+    parts = sorted(out.rglob("*.parquet"))
+    for path in (*parts, out / FINISHED):
+        whole = path.read_bytes()
+        for at in (len(whole) // 4, len(whole) // 2):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            (problem,) = check(out).problems
+            assert str(path) in problem
+        path.write_bytes(whole)
+    parts[0].unlink()
+    assert check(out).problems == [f"{parts[0]} is missing"]
 
 
 def write(path: Path, texts: Sequence[str | None], group: int = 1000, **others: Any) -> None:

@@ -7,7 +7,7 @@ import argparse
 from banyan.commands._parser import Parser
 
 GROUP, ORDER = "publish", 4
-PURPOSE = "verify that a model, training run, index or encoded file is as it was written"
+PURPOSE = "verify that a model, training run, index or encoded output is as it was written"
 DESCRIPTION = "Verifies checksums and reads everything. Names each damaged file, and exits with code 1 if there is one."
 EXAMPLES = ("banyan check model/", "banyan check index/ --repair", "banyan check vectors.npy")
 

@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,9 @@ from banyan.corpus.report import Report
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.scale import engine
-from banyan.scale.shards import EncodingSettings, ParquetShard, ShardResult, shards
+from banyan.scale.shards import GROUP_ROWS, EncodingSettings, ParquetShard, ShardResult, shards
 from banyan.scale.stores import FINISHED, UNFINISHED, Folder
+from banyan.support import checksums
 
 if TYPE_CHECKING:
     from banyan.support.display import Display
@@ -230,8 +232,32 @@ def _finish(target: Folder, plan: ShardPlan, settings: EncodingSettings) -> None
     ]
     about = {"run": dataclasses.asdict(settings), "rows": _rows(plan.values()), "parts": parts}
     with target.written(FINISHED) as file:
-        file.write((json.dumps(about, indent=1) + "\n").encode())
+        file.write((json.dumps(checksums.sealed(about), indent=1) + "\n").encode())
     target.remove(UNFINISHED)
+
+
+def damaged(folder: Path) -> Iterator[str]:
+    """Yield what is wrong with the output of a finished run. Reads every row; the pages of each part have checksums."""
+    target = Folder(str(folder))
+    try:
+        parts = checksums.read_sealed(folder / FINISHED, "encode again with --resume")["parts"]
+    except (BanyanError, KeyError, TypeError) as error:
+        yield str(error) if isinstance(error, BanyanError) else f"{folder / FINISHED} does not name its parts"
+        return
+    for part in parts:
+        name = target.name(part["part"])
+        if not target.exists(part["part"]):
+            yield f"{name} is missing"
+        elif (found := _readable(target, part["part"])) != part["rows"]:
+            yield f"{name} is not as it was written: {found:,} of its {part['rows']:,} rows can be read"
+
+
+def _readable(target: Folder, part: str) -> int:
+    rows = 0
+    with suppress(BanyanError), target.parquet(part, verified=True) as table:
+        for batch in table.iter_batches(GROUP_ROWS):
+            rows += len(batch)
+    return rows
 
 
 def _rows(shards: Iterable[ParquetShard]) -> int:

@@ -68,10 +68,14 @@ class Folder:
         return int(about["size"]), str(version).strip('"')
 
     @contextmanager
-    def parquet(self, name: str) -> Iterator[Any]:
-        """Open a file for reading, as a pyarrow.parquet.ParquetFile."""
+    def parquet(self, name: str, verified: bool = False) -> Iterator[Any]:
+        """Open a file for reading, as a pyarrow.parquet.ParquetFile. verified: compare the checksums of its pages."""
+        opened = pyarrow.parquet.ParquetFile
         try:
-            with self.files.open(self._path(name), "rb") as file, pyarrow.parquet.ParquetFile(file) as table:
+            with (
+                self.files.open(self._path(name), "rb") as file,
+                opened(file, page_checksum_verification=verified) as table,
+            ):
                 yield table
         except BanyanError:
             raise
