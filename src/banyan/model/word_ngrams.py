@@ -29,7 +29,6 @@ import numpy as np
 from banyan.model.dropout import mix
 from banyan.model.graph import KEPT
 from banyan.model.shapes import BUCKETS, BUCKETS_LOG2
-from banyan.support.needs import needs
 from banyan.tokenizer.rules import BYTES, START
 
 STEPS = 4
@@ -298,18 +297,8 @@ class WordNgrams:
 
 def weights_of(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling) -> np.ndarray:
     """The weights of n-grams, from the first sentences of a corpus: uint8 [BUCKETS]."""
-    with needs("Training", "train"):
-        from scipy.sparse import csr_matrix
+    from banyan.backends._numba.word_ngrams import frequencies
 
     n = min(SAMPLE, len(offsets) - 1)
-    found = words(tokens[: offsets[n]], offsets[: n + 1], spelt)
-    _, chosen, word = np.unique(found.key, return_index=True, return_inverse=True)
-    distinct = Words(*(of_words[chosen] for of_words in found))
-    these = ngrams(tokens, distinct, spelt)
-    numbers = np.flatnonzero(distinct.kind == DIGITS)
-    ids = np.append(these.word, numbers), bucket(np.append(these.hash, number(distinct.value[numbers])))
-    having = csr_matrix((np.ones(len(ids[0]), np.float32), ids), (len(chosen), BUCKETS))
-    ends = np.searchsorted(found.first, offsets[: n + 1])
-    sentences = csr_matrix((np.ones(len(word), np.float32), word, ends), (n, len(chosen)))
-    frequency = np.bincount((sentences @ having).indices, minlength=BUCKETS)
+    frequency = frequencies(tokens[: offsets[n]], offsets[: n + 1], spelt, BUCKETS)
     return np.rint(STEPS * (np.log((n + 1) / (frequency + 1)) + 1)).astype(np.uint8)

@@ -93,7 +93,7 @@ def tune(
         run = TuningRun(folder, network, before.tokenizer, batches, summary, display)
         stack.enter_context(closing(run))
         run.taught_by = teacher_of(before.folder)
-        run.start_from(_recounted(before, batches[0].store))
+        run.start_from(recounted(before, batches[0].store))
         run.go(checkpoint_seconds, tensorboard)
         tuned = run.finish()
         if len(held_out) > 1:
@@ -135,7 +135,7 @@ def _tell(measured: Measured, path: Path, display: Display) -> None:
     files.write_text(path, f"{before}## Before and after tuning\n{found}\n{heading}{after}")
 
 
-def _recounted(model: Banyan, texts: Store) -> dict[str, np.ndarray]:
+def recounted(model: Banyan, texts: Store) -> dict[str, np.ndarray]:
     """The weights of the model. The n-grams of its lexical part are weighted by how rare they are in these texts."""
     if not model.config.hashes_words:
         return model.weights

@@ -251,6 +251,26 @@ def listed(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling, dim: int, s
     return np.hstack(threads.run(_list_sentences, [(*fixed, *run) for run in runs_of_sentences(offsets, 8192)]))
 
 
+@kernel
+def _count_sentences(tokens, offsets, flags, start, characters, values, factors, kept, buckets, first, end):
+    """In how many of the sentences first..end each bucket occurs."""
+    found = _list_sentences(tokens, offsets, flags, start, characters, values, factors, kept, 1, first, end)
+    counts, last = np.zeros(buckets, np.int64), np.full(buckets, -1, np.int32)
+    for i in range(found.shape[1]):
+        sentence, bucket = found[0, i], found[1, i]  # with one column, the place is the sentence
+        if last[bucket] != sentence:
+            last[bucket] = sentence
+            counts[bucket] += 1
+    return counts
+
+
+def frequencies(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling, buckets: int) -> np.ndarray:
+    """In how many sentences n-grams of each bucket occur, int64 [buckets]."""
+    fixed = tokens, offsets, *_of_pieces(spelt), KEPT[:0], buckets
+    parts = threads.run(_count_sentences, [(*fixed, *run) for run in runs_of_sentences(offsets, 1 << 16)])
+    return np.array(parts, np.int64).reshape(-1, buckets).sum(0)
+
+
 def _of_pieces(spelt: Spelling) -> tuple[np.ndarray, ...]:
     flags = spelt.kind + _BEGINS * spelt.begins.astype(np.uint8)
     return flags, spelt.start, spelt.characters, spelt.value, spelt.factor
