@@ -288,7 +288,7 @@ class Banyan:
     ) -> np.ndarray:
         form = Form.of(self.dim, truncate_dim, precision, normalize)
         texts = _all_strings(texts)
-        out = np.zeros((len(texts), form.width), form.dtype)
+        out = np.empty((len(texts), form.width), form.dtype)
         if batch_size < 1:
             raise BanyanError(f"batch_size must be at least 1, not {batch_size}")
         if self._on_device:  # large blocks, one after another
@@ -311,8 +311,9 @@ class Banyan:
         self, texts: Sequence[str], out: np.ndarray, normalize: bool, form: Form, n_threads: int | None
     ) -> None:
         whole = form == Form(self.dim)
-        vectors = out if whole else np.zeros((len(texts), self.dim), np.float32)
+        vectors = out if whole else np.empty((len(texts), self.dim), np.float32)
         if not self._embed(texts, vectors):
+            vectors.fill(0)  # what follows writes only texts with tokens
             tokens, offsets = self.tokenizer.encode(texts, threads=n_threads)
             self._compose(tokens, offsets, vectors, n_threads)
         self._finish(vectors, texts)

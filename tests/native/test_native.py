@@ -102,6 +102,24 @@ def test_both_kernels_give_the_same_pieces_trees_and_vectors(kind, monkeypatch):
         assert_close(ours.encode(text), theirs.encode(text))
 
 
+@pytest.mark.parametrize("kind", ["paper", "default", "taught"])
+def test_vectors_do_not_depend_on_what_their_memory_held(kind, monkeypatch):
+    models = both(KINDS[kind], monkeypatch)
+    options: list[dict] = [{}, {"truncate_dim": 11, "normalize": True}]
+    expected = [model.encode(TEXTS, **option) for model in models for option in options]
+    empty = np.empty
+
+    def poisoned(shape: tuple[int, ...], dtype: type = float) -> np.ndarray:
+        array = empty(shape, dtype)
+        array.fill(np.nan if array.dtype.kind == "f" else 0)
+        return array
+
+    monkeypatch.setattr(np, "empty", poisoned)
+    found = [model.encode(TEXTS, **option) for model in models for option in options]
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("structure", SETTINGS["structure"].choices)
 @pytest.mark.parametrize(("kind", "U"), [("diagonal", 2), ("diagonal", 5), ("linear", 4)])
 def test_roots_are_those_of_the_reference(structure, kind, U):
