@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.records import entries
-from experiments.records.store import RUNS, Records
+from experiments.records.store import RUNS, SMALL, Records
 
 
 class Material(NamedTuple):
     records: Records
     paper: dict[str, Any]
     baselines: dict[str, Any]
+    small: Records  # runs on a CPU
 
     @classmethod
     def read(cls, results: Path) -> Material:
         paper, baselines = (entries.read(results / f"{name}.json") for name in ("paper", "baselines"))
-        return cls(Records.read(results / RUNS), paper, baselines)
+        return cls(Records.read(results / RUNS), paper, baselines, Records.read(results / SMALL))
 
     def cell(self, name: str, row: str, column: str) -> dict[str, Any] | None:
         """A cell of one of the paper's tables."""

@@ -135,6 +135,13 @@ def test_page_says_whether_the_rate_explains_self_strae(tmp_path):
     assert "learning rate does not explain why Self-StrAE is below the paper: with 10 times" in text
 
 
+def test_page_gives_what_the_form_of_punctuation_costs_a_small_run(tmp_path):
+    for form in ("", "-spaced"):
+        store.put(tmp_path / store.SMALL, small_run(f"diagonal-age-long-slow{form}", "age", f"20k{form}"))
+    text = page_of(tmp_path, [record("self-strae", 0)])
+    assert "a model trained on raw text has 35.6 (STS-B) and 49.9 (SemRel)" in text
+
+
 def test_page_compares_only_runs_whose_halves_go_to_the_same_child(tmp_path):
     usual, fast = record("self-strae", 0, -20), record("self-strae-fast", 0, -18)
     del fast["settings"]["halves"]  # a record from before the setting was trained by side
@@ -508,9 +515,9 @@ def test_small_runs_have_a_table_of_halves_and_one_of_spaced_text(tmp_path):
     assert "| linear | age | 0 | 40,000 | 1,250 | 7.250 | 25.1 | 35.2 |" in lines
     by_side = lines.index("| linear | side | 0 | 40,000 | 1,250 | 7.250 | 25.1 | 35.2 |")
     assert by_side < lines.index("## Spaced punctuation")
-    assert "| `self-strae` | spaced | 0 | 40,000 | 1,250 | 25.1 | 35.2 | 35.6 | 49.9 |" in lines
-    assert "| `self-strae` | raw | 0 | 40,000 | 1,250 | 25.1 | 35.2 | 35.6 | 49.9 |" in lines
-    assert not any(line.startswith("| `self-strae` | raw") and "side" in line for line in lines)
+    assert "| `self-strae` | linear | 0.001 | spaced | 0 | 40,000 | 1,250 | 25.1 | 35.2 | 35.6 | 49.9 |" in lines
+    assert "| `self-strae` | linear | 0.001 | raw | 0 | 40,000 | 1,250 | 25.1 | 35.2 | 35.6 | 49.9 |" in lines
+    assert not any(line.startswith("| `self-strae`") and "side" in line for line in lines)
     assert page_small.render(tmp_path / "nothing") == ""
 
 
