@@ -14,7 +14,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,9 +225,11 @@ def _check(target: Folder, plan: ShardPlan, settings: EncodingSettings) -> None:
 
 
 def _finish(target: Folder, plan: ShardPlan, settings: EncodingSettings) -> None:
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(target.footer, plan))
     parts = [
-        {"part": part, "source": shard.source, "first_row": shard.first_row, "rows": shard.rows}
-        for part, shard in plan.items()
+        {"part": part, "source": shard.source, "first_row": shard.first_row, "rows": shard.rows, "footer": footer}
+        for (part, shard), footer in zip(plan.items(), footers, strict=True)
     ]
     about = {"run": dataclasses.asdict(settings), "rows": _rows(plan.values()), "parts": parts}
     with target.written(FINISHED) as file:
@@ -248,16 +249,21 @@ def damaged(folder: Path) -> Iterator[str]:
         name = target.name(part["part"])
         if not target.exists(part["part"]):
             yield f"{name} is missing"
-        elif (found := _readable(target, part["part"])) != part["rows"]:
-            yield f"{name} is not as it was written: {found:,} of its {part['rows']:,} rows can be read"
+        elif not _as_written(target, part):
+            yield f"{name} is not as it was written"
 
 
-def _readable(target: Folder, part: str) -> int:
+def _as_written(target: Folder, part: dict[str, Any]) -> bool:
     rows = 0
-    with suppress(BanyanError), target.parquet(part, verified=True) as table:
-        for batch in table.iter_batches(GROUP_ROWS):
-            rows += len(batch)
-    return rows
+    try:
+        if target.footer(part["part"]) != part.get("footer", target.footer(part["part"])):
+            return False
+        with target.parquet(part["part"], verified=True) as table:
+            for batch in table.iter_batches(GROUP_ROWS):
+                rows += len(batch)
+    except (BanyanError, OSError, ValueError):
+        return False
+    return rows == part["rows"]
 
 
 def _rows(shards: Iterable[ParquetShard]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -89,6 +91,14 @@ class Folder:
                 return json.loads(table.metadata.metadata[LABEL]), table.metadata.num_rows
         except (BanyanError, KeyError, TypeError, ValueError):
             return None
+
+    def footer(self, name: str) -> str:
+        """The SHA-256 of the footer of a Parquet file, whose pages have checksums of their own."""
+        with self.files.open(self._path(name), "rb") as file:
+            file.seek(-8, os.SEEK_END)
+            size = int.from_bytes(file.read(4), "little") + 8
+            file.seek(-size, os.SEEK_END)
+            return hashlib.sha256(file.read()).hexdigest()
 
     @contextmanager
     def written(self, name: str) -> Iterator[BinaryIO]:
