@@ -106,6 +106,7 @@ def _spacing(material: Material) -> str:
     raw, spaced = (material.small[f"diagonal-age-long-slow{form}"] for form in ("", SPACED))
     if not (raw and spaced):
         return ""
+
     def has(run: dict[str, Any], form: str) -> str:
         return " and ".join(f"{run['figures'][form][task]:.1f} ({name})" for name, task in SMALL_SETS.items())
 
@@ -113,7 +114,8 @@ def _spacing(material: Material) -> str:
         "- A reason that was measured for plain + diagonal + contrastive, in small runs (development sets, one seed): "
         "most sentences of STS-12 to STS-16 have spaces around their punctuation, as the authors' training text has, "
         "and ours does not. On text in that form, a model trained on raw text has "
-        f"{has(raw[0], 'spaced')}, one trained on spaced text {has(spaced[0], 'spaced')}; on raw text the first has {has(raw[0], 'raw')} "
+        f"{has(raw[0], 'spaced')}, one trained on spaced text {has(spaced[0], 'spaced')}; on raw text the first has "
+        f"{has(raw[0], 'raw')} "
         "([docs/experiments.md](docs/experiments.md#spaced-punctuation))."
     )
 
