@@ -39,8 +39,9 @@ def epoch_line(metrics: Mapping[str, Any], terms: Sequence[Term]) -> str:
 
 
 def estimate(config: Config, tokens: int, device: str) -> str:
-    """How long training takes, roughly, if it is on a CPU and trees are all of its work; otherwise an empty string."""
-    if device != "cpu" or config.has_output_layer or config.has_teacher:
+    """How long training takes, roughly, if it is on a CPU and trees are most of its work; otherwise an empty string:
+    an output layer and a loss over all nodes take many times as long."""
+    if device != "cpu" or config.objective != "none" or config.has_teacher:
         return ""
     seconds = tokens / (TOKENS_PER_SECOND * threads.available())
     return f", about {max(seconds / 60, 1):.0f} minute{'s' * bool(seconds >= 90)}" if seconds > 30 else ""
