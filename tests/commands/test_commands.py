@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from banyan import __version__, encoding
-from banyan.commands import _parser, _shared, tree
+from banyan.commands import _parser, _shared, main, tree
 from banyan.config import PRESETS, SETTINGS, Config
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
@@ -59,6 +60,15 @@ def test_help_is_quick_because_it_imports_neither_torch_nor_numba():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "passive"), ("active", "active")])
+def test_threads_of_torch_rest_between_operations_unless_the_user_wants_them_awake(monkeypatch, chosen, expected):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    if chosen is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    main(["completion", "bash"])
+    assert os.environ["OMP_WAIT_POLICY"] == expected
 
 
 def test_python_m_banyan_is_banyan():

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from banyan.commands._parser import USAGE_ERROR, parse
 from banyan.errors import BanyanError
+from banyan.support import threads
 
 __all__ = ["BROKEN_PIPE", "INTERRUPTED", "USAGE_ERROR", "main"]
 
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without └ still shows the words
+    threads.let_torch_rest()
     try:
         try:
             options = parse(list(sys.argv[1:] if argv is None else argv))

@@ -41,6 +41,13 @@ def available() -> int:
     return int(wanted)
 
 
+def let_torch_rest() -> None:
+    """Let torch's threads sleep between its operations, unless the user has chosen otherwise. By default they wait
+    actively, for milliseconds after each operation, on cores that our kernels or other programs need. OpenMP reads this
+    when torch is imported, so call it before."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def run(function: Callable[..., Any], jobs: Sequence[tuple], threads: int | None = None) -> list[Any]:
     """[function(*job) for job in jobs], on `threads` threads."""
     threads = min(threads or available(), len(jobs))
