@@ -5,6 +5,7 @@ The only module of _numba that imports torch.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,13 +60,16 @@ class Lent:
 
     def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        found = Lent._free.pop() if Lent._free else np.empty(0, np.uint8)
-        self._memory = found if len(found) >= size else np.empty(size, np.uint8)
+        self._memory = np.empty(0, np.uint8)
+        with suppress(IndexError):  # another thread may take the last one
+            self._memory = self._free.pop()
+        if len(self._memory) < size:
+            self._memory = np.empty(size, np.uint8)
         self.array = self._memory[:size].view(dtype).reshape(shape)
 
     def __del__(self) -> None:
-        if len(Lent._free) < 2:  # the vectors of a step, and their gradients
-            Lent._free.append(self._memory)
+        if len(self._free) < 2:  # the vectors of a step, and their gradients
+            self._free.append(self._memory)
 
 
 class UpAndDown(torch.autograd.Function):
