@@ -13,7 +13,7 @@ from banyan.checking import check
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
 from banyan.search.index import Index, Maker
-from banyan.support import checksums
+from banyan.support import block_sums, checksums
 from tests.helpers.corpora import write_lines
 from tests.helpers.places import TESTS
 
@@ -52,9 +52,7 @@ def test_a_flipped_bit_is_named_wherever_it_is(written, tmp_path):
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(written, tmp_path / "copy")
         path = tmp_path / "copy" / name
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
+        _flip(path)
         problems = check(tmp_path / "copy" / name.partition("/")[0]).problems
         assert any(path.name in problem for problem in problems), (name, problems)
 
@@ -183,6 +181,63 @@ def test_search_of_a_damaged_index_says_so_in_one_sentence(written, tmp_path, ba
     code, _, told = banyan("search", tmp_path / "index", "the cat")
     assert (code, told.count("\n")) == (1, 1)
     assert "banyan check" in told
+
+
+def test_encoded_output_of_an_earlier_version_is_verified_by_its_sha256(written, tmp_path):
+    out = tmp_path / "out.npy"
+    shutil.copy(written / "out.npy", out)
+    assert check(out).without == ["encoded output"]
+    checksums.record(Path(f"{out}.sha256"), {out.name: checksums.digest(out)})
+    assert check(out).problems == check(out).without == []
+    _flip(out)
+    assert check(out).problems == [f"{out} is not as it was written"]
+
+
+def test_a_damaged_block_of_encoded_output_is_named(written, tmp_path, monkeypatch):
+    monkeypatch.setattr(block_sums, "BLOCK", 1000)
+    out = tmp_path / "out.npy"
+    shutil.copy(written / "out.npy", out)
+    block_sums.record(out, block_sums.of_file(out))
+    middle = out.stat().st_size // 2 // 1000
+    _flip(out)
+    where = f"something between bytes {1000 * middle:,} and {1000 * middle + 1000:,} changed"
+    assert check(out).problems == [f"{out} is not as it was written: {where}"]
+
+
+def test_encoded_output_that_was_cut_short_is_damaged(written, tmp_path):
+    for name in ("out.npy", "out.npy.crc32"):
+        shutil.copy(written / name, tmp_path)
+    out = tmp_path / "out.npy"
+    out.write_bytes(out.read_bytes()[:1000])
+    assert check(out).problems == [f"{out} is not as it was written: it has 1,000 bytes now"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot read"),
+        ("[]", "is of another version of banyan"),
+        ('{"form": "CRC-64"}', "is of another version of banyan"),
+        ('{"form": "CRC-32 of every 8 MiB", "bytes": BYTES, "blocks": {}}', "is not as it was written"),
+        (
+            '{"form": "CRC-32 of every 8 MiB", "bytes": BYTES, "blocks": [], "checksum": "0"}',
+            "is not as it was written",
+        ),
+    ],
+)
+def test_checksums_that_are_damaged_themselves_are_a_problem(written, tmp_path, content, message):
+    out = tmp_path / "out.npy"
+    shutil.copy(written / "out.npy", out)
+    Path(f"{out}.crc32").write_text(content.replace("BYTES", str(out.stat().st_size)))
+    (problem,) = check(out).problems
+    assert message in problem
+
+
+def _flip(path: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 def test_sums_are_those_of_sha256sum(tmp_path):

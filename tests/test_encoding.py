@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -25,7 +26,7 @@ from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
-from banyan.support import checksums, files
+from banyan.support import block_sums, checksums, files
 from banyan.support.needs import pip_install
 from tests.helpers.corpora import LINES
 from tests.helpers.models import tiny_model
@@ -59,6 +60,15 @@ def load(path: Path) -> tuple[list[str] | None, np.ndarray]:
     return [row["text"] for row in rows], np.array([row["embedding"] for row in rows], np.float32)
 
 
+def recorded_sums(path: Path) -> list[str]:
+    return json.loads(Path(f"{path}.crc32").read_text())["blocks"]
+
+
+def crc32s(path: Path) -> list[str]:
+    content, block = path.read_bytes(), block_sums.BLOCK
+    return [f"{zlib.crc32(content[at : at + block]):08x}" for at in range(0, len(content), block)]
+
+
 # --- What is written -------------------------------------------------------------------------------------------------
 
 
@@ -90,20 +100,32 @@ def test_result_does_not_depend_on_the_size_of_blocks(model, text, tmp_path, suf
 @pytest.mark.parametrize(
     "content", [b"one\ntwo\nthree\n", b"one\ntwo", b"one\r\ntwo\r\n", b"one\rtwo\r", gzip.compress(b"\none\n\ntwo\n")]
 )
-def test_checksum_is_that_of_the_result(model, tmp_path, suffix, content):
+def test_checksums_are_those_of_the_result(model, tmp_path, suffix, content, monkeypatch):
     """Also where the number of line ends is not that of rows."""
+    monkeypatch.setattr(block_sums, "BLOCK", 100)
     path, out = tmp_path / "in.txt", tmp_path / f"out{suffix}"
     path.write_bytes(content)
     summary = encode_file(model, path, out)
     assert len(load(out)[1]) == summary.rows
-    digest = hashlib.sha256(out.read_bytes()).hexdigest()
-    assert Path(f"{out}.sha256").read_text() == f"{digest}  {out.name}\n"
+    assert recorded_sums(out) == crc32s(out)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".jsonl"])
 def test_what_was_written_is_not_read_again_for_its_checksum(model, text, tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(checksums, "digest", lambda path: pytest.fail(f"reads {path}"))
+    monkeypatch.setattr(block_sums, "of_file", lambda path: pytest.fail(f"reads {path}"))
     encode_file(model, text, tmp_path / f"out{suffix}")
+
+
+def test_a_result_with_the_checksum_of_an_earlier_version_is_finished_and_can_be_replaced(model, text, tmp_path):
+    out = tmp_path / "out.npy"
+    encode_file(model, text, out)
+    Path(f"{out}.crc32").unlink()
+    before = Path(f"{out}.sha256")
+    checksums.record(before, {out.name: checksums.digest(out)})
+    assert encode_file(model, text, out, resume=True).finished_before
+    encode_file(model, text, out, normalize=True, overwrite=True)
+    assert not before.exists()
+    assert recorded_sums(out) == crc32s(out)
 
 
 def test_npy_header_is_valid_for_any_number_of_rows():
@@ -200,7 +222,7 @@ def test_standard_input(model, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\n\nthree")))
     encode_file(model, "-", tmp_path / "out.jsonl")
     assert load(tmp_path / "out.jsonl")[0] == ["one", "", "three"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.sha256"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.crc32"]
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
@@ -366,10 +388,9 @@ def test_a_run_goes_on_with_blocks_of_another_size(model, text, interrupted, mon
     np.testing.assert_array_equal(load(interrupted)[1], model.encode(LINES))
 
 
-def test_checksum_of_a_resumed_run_is_that_of_the_result(model, text, interrupted):
+def test_checksums_of_a_resumed_run_are_those_of_the_result(model, text, interrupted):
     encode_file(model, text, interrupted, resume=True)
-    digest = hashlib.sha256(interrupted.read_bytes()).hexdigest()
-    assert Path(f"{interrupted}.sha256").read_text() == f"{digest}  {interrupted.name}\n"
+    assert recorded_sums(interrupted) == crc32s(interrupted)
 
 
 def test_unfinished_run_is_neither_taken_up_nor_lost_silently(model, text, interrupted):
@@ -552,7 +573,7 @@ def test_killed_at_any_moment_and_resumed_the_result_has_the_same_bytes(model, t
     assert min(kills) >= 15
 
 
-@pytest.mark.parametrize("left", ["OUT.partial/data", ".OUT.sha256.PID.tmp/OUT.sha256"])
+@pytest.mark.parametrize("left", ["OUT.partial/data", ".OUT.crc32.PID.tmp/OUT.crc32"])
 def test_what_a_process_killed_at_the_very_end_left_is_removed(model, text, tmp_path, left):
     out = tmp_path / "out.npy"
     encode_file(model, text, out)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from banyan.encoder import SETTINGS, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.folders import unfinished_of
-from banyan.support import checksums, files
+from banyan.support import block_sums, checksums, files
 
 if TYPE_CHECKING:
     from banyan.search.index import Index
@@ -109,10 +109,13 @@ def _metrics(path: Path, progress: Progress) -> None:
 
 
 def _encoded(path: Path) -> Iterator[str | None]:
-    sums = Path(f"{path}{checksums.BESIDE}")
-    if not sums.exists():
+    before = Path(f"{path}{checksums.BESIDE}")  # what earlier versions wrote
+    if block_sums.beside(path).exists():
+        yield from block_sums.damaged(path)
+    elif before.exists():
+        yield from checksums.damaged(before)
+    else:
         yield None
-    yield from checksums.damaged(sums)
 
 
 def _encoded_folder(folder: Path) -> Iterator[str | None]:

@@ -9,7 +9,6 @@ until the end.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import time
@@ -31,7 +30,8 @@ from banyan.corpus.report import Report
 from banyan.corpus.sources import as_recorded
 from banyan.errors import BanyanError
 from banyan.formats import Writer, writer_for
-from banyan.support import checksums, files, threads
+from banyan.support import block_sums, checksums, files, threads
+from banyan.support.block_sums import BlockSums
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -101,9 +101,9 @@ def encode_file(
     work = Path(f"{out}.partial")
     _refuse_no_file(out)
     with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
-        sums = Path(f"{out}{checksums.BESIDE}")
-        files.remove_orphans(out.parent.resolve(), sums.name)
-        finished = out.exists() and sums.exists() and not (work / _RECORD).exists()
+        files.remove_orphans(out.parent.resolve(), block_sums.beside(out).name)
+        verifiable = any(sums.exists() for sums in _sums_of(out))
+        finished = out.exists() and verifiable and not (work / _RECORD).exists()
         if resume and finished and not overwrite:
             files.clear(work)  # a process may have been killed while it did this
             return EncodingSummary(out, 0, form.dim, form.precision, 0, 0, 0.0, Report(), finished_before=True)
@@ -206,7 +206,7 @@ class _Partial:
         self.model, self.corpus, self.how, self.writer, self.out = model, corpus, how, writer, out
         self.rows = self.bytes = self.flushed = 0
         self.head = b""
-        self.digest: Any = None  # of all bytes so far, unless an earlier run wrote some or they are not the result
+        self.sums: BlockSums | None = None  # of all bytes so far, if they are OUT's and of this run
         self.finished = False  # all rows are written
         if self.record.exists():
             self._take_up()
@@ -260,14 +260,16 @@ class _Partial:
             return
         self.run  # noqa: B018  # takes a while, and its fingerprint counts the lines
         self.head = self.writer.head(self.corpus.likely_rows())
-        self.digest = hashlib.sha256(self.head) if self.writer.is_result else None
         self.bytes = self.file.write(self.head)
+        if self.writer.is_result:
+            self.sums = BlockSums()
+            self.sums.add(self.head)
 
     def append(self, texts: list[str], vectors: np.ndarray) -> None:
         block = self.writer.block(texts, vectors)
         self.file.write(block)
-        if self.digest:
-            self.digest.update(block)
+        if self.sums:
+            self.sums.add(block)
         self.rows, self.bytes = self.rows + len(texts), self.bytes + len(block)  # one statement, against Ctrl-C
         if time.monotonic() - self.saved > SECONDS_BETWEEN_RECORDS:
             self._save()
@@ -292,28 +294,34 @@ class _Partial:
         self.saved, self.flushed = time.monotonic(), self.bytes
 
     def finish(self) -> None:
-        """Rename the result to OUT, write its checksum and empty the folder."""
-        sums = Path(f"{self.out}{checksums.BESIDE}")
+        """Rename the result to OUT, write its checksums and empty the folder."""
         if not self.finished:
             self._save(finished=True)
             self.file.close()
             self.finished = True
             result = self.writer.finish(self.data, self.rows)
             files.sync(result)
-            sums.unlink(missing_ok=True)
+            for sums in _sums_of(self.out):
+                sums.unlink(missing_ok=True)
             os.replace(result, self.out)
             files.sync(self.out.parent)
-        if not sums.exists():
-            checksums.record(sums, {self.out.name: self._checksum()})
+        if not block_sums.beside(self.out).exists():
+            block_sums.record(self.out, self._sums())
         files.clear(self.folder)
 
-    def _checksum(self) -> str:
-        """The checksum of OUT. It is read again only if it does not have the bytes that were appended."""
-        same = self.digest and self.head == self.writer.head(self.rows)
-        return self.digest.hexdigest() if same else checksums.digest(self.out)
+    def _sums(self) -> BlockSums:
+        """The checksums of OUT. It is read again only if it does not have the bytes that were appended."""
+        if self.sums and self.head == self.writer.head(self.rows):
+            return self.sums
+        return block_sums.of_file(self.out)
 
 
 _RECORD = "progress.json"
+
+
+def _sums_of(out: Path) -> list[Path]:
+    """Where the checksums of OUT may be: ours, and those of earlier versions."""
+    return [block_sums.beside(out), Path(f"{out}{checksums.BESIDE}")]
 
 
 def _refuse_no_file(out: Path) -> None:
