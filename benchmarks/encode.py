@@ -33,7 +33,6 @@ from banyan import reference
 from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.encoding import encode_file
-from banyan.model.graph import with_sublinear_tf
 from banyan.model.word_ngrams import BUCKETS
 from banyan.native import kernels
 from banyan.support import threads
@@ -84,9 +83,7 @@ def check(model: Banyan, text: list[str]) -> None:
     embeddings = model.encode(text[:2000])
     for i in range(0, 2000, 100):
         assert np.array_equal(model.encode(text[i]), embeddings[i]), "a sentence's bits depend on its batch"
-        tokens, offsets = model.tokenizer.encode([text[i]])
-        if model.config.sublinear_tf:
-            tokens, offsets = with_sublinear_tf(tokens, offsets)
+        tokens, offsets, _ = model.leaf_choice.leaves(*model.tokenizer.encode([text[i]]))
         table = model.embedding.astype(np.float64)
         graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]

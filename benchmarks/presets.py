@@ -24,7 +24,6 @@ from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import Dropout
-from banyan.model.graph import with_sublinear_tf
 from banyan.model.word_ngrams import SAMPLE, WordNgrams, spelling, weights_of
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
@@ -102,7 +101,7 @@ def check(model: Banyan, text: list[str]) -> None:
     embeddings, table, config = model.encode(text), model.embedding.astype(np.float64), model.config
     for text_, found in zip(text, embeddings, strict=True):
         batch = model.tokenizer.encode([text_])
-        tokens, offsets = with_sublinear_tf(*batch) if config.sublinear_tf else batch
+        tokens, offsets, _ = model.leaf_choice.leaves(*batch)
         graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
         if config.hashes_words:

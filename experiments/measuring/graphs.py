@@ -8,16 +8,14 @@ import numpy as np
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.model.graph import Forest, Graph, with_sublinear_tf
+from banyan.model.graph import Forest, Graph
 
 
 def forest_of(model: Banyan, texts: Sequence[str], n: int | None = None) -> Forest:
     """The trees of the first n texts whose number of pieces is in the range for training."""
     from banyan.backends import _numba
 
-    tokens, offsets = model.tokenizer.encode(texts)
-    if model.config.sublinear_tf:
-        tokens, offsets = with_sublinear_tf(tokens, offsets)
+    tokens, offsets, _ = model.leaf_choice.leaves(*model.tokenizer.encode(texts))
     lengths = np.diff(offsets)
     kept = np.flatnonzero((lengths >= model.config.min_pieces) & (lengths <= model.config.max_pieces))[:n]
     if n is not None and len(kept) < n:
@@ -56,4 +54,3 @@ def up_and_down(model: Banyan, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
     up = _numba.up_pass(graph, model.embedding[graph.token], model.functions)
     return up, _numba.down_pass(graph, up, model.functions)
-

@@ -45,14 +45,15 @@ def contributions(
 
 def _sketches(model: Banyan, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """What each leaf contributes to the sketch of a text, int64 [n, D]. An occurrence that is not a leaf
-    counts as one of the last leaf with the same token."""
+    counts as one of the last leaf with the same token, and punctuation as part of the leaf before it."""
     if model._words is None:
         return model.weights["lexical"][tokens[kept]]
     number = {place: leaf for leaf, place in enumerate(kept.tolist())}
-    leaf_of, owners = dict[int, int](), []
+    last, leaf_of, owners = 0, dict[int, int](), []
     for place, token in enumerate(tokens.tolist()):
-        leaf_of[token] = number.get(place, leaf_of.get(token, 0))
-        owners.append(leaf_of[token])
+        if place in number:
+            last = leaf_of[token] = number[place]
+        owners.append(leaf_of.get(token, last))
     sketches = np.zeros((len(kept), model.config.lexical_dim), np.int64)
     np.add.at(sketches, owners, model._words.contributions(tokens))
     return sketches

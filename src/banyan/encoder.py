@@ -32,12 +32,10 @@ from banyan.model.graph import (
     Forest,
     check_ragged,
     from_merges,
-    kept_occurrences,
     tokens_under,
-    with_sublinear_tf,
 )
+from banyan.model.leaves import LeafChoice
 from banyan.model.weights import check_values, load_weights
-from banyan.model.whole_words import WordPieces, leaves_of
 from banyan.model.word_ngrams import WordNgrams, spelling
 from banyan.support import threads
 from banyan.support.log import log
@@ -48,6 +46,7 @@ from banyan.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import torch
 
+    from banyan.backends._native import Flags
     from banyan.backends.interface import CpuEncoder, LexicalSums
     from banyan.explanation import Explanation
     from banyan.integrations.sklearn import BanyanClassifier
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 _Texts = list[str] | tuple[str, ...]
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
-_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words")
+_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words", "punctuation")
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 _CPU_BATCH = 64  # texts that a thread encodes at a time, at least, if there are so many
 
@@ -82,8 +81,8 @@ class Banyan:
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
         backend, place = choose_for_encoding(device, config.matrix_width, config.whole_words)
-        spelt = spelling(tokenizer.pieces) if config.whole_words or config.hashes_words else None
-        self.word_pieces = WordPieces.of(spelt) if config.whole_words and spelt else None  # if whole words merge first
+        spelt = spelling(tokenizer.pieces) if config.hashes_words else None
+        self.leaf_choice = LeafChoice.of(config, tokenizer.pieces, spelt)
         self._on_device, self._native = backend.on_device, backend.name == "native"
         self._encoder = backend.encoder(self.embedding, self.functions, config.structure, place)
         self._explained: tuple[str, list[str], np.ndarray] | None = None  # the last text a of `explain`
@@ -329,8 +328,8 @@ class Banyan:
             return False
         from banyan.backends._native import embed
 
-        encoder, sums, words = cast(Any, self._encoder), cast(Any, self._lexical), self._word_flags
-        left = embed(self.tokenizer.splits_natively, encoder, sums, self.config.sublinear_tf, words, texts, out)
+        encoder, sums = cast(Any, self._encoder), cast(Any, self._lexical)
+        left = embed(self.tokenizer.splits_natively, encoder, sums, self._flags, texts, out)
         if len(left):
             rows = np.zeros((len(left), self.dim), np.float32)
             self._compose(*self.tokenizer.encode([texts[i] for i in left], threads=1), rows, 1)
@@ -338,10 +337,10 @@ class Banyan:
         return True
 
     @cached_property
-    def _word_flags(self) -> np.ndarray:
-        from banyan.backends._native import word_flags
+    def _flags(self) -> Flags:
+        from banyan.backends._native import Flags
 
-        return word_flags(self.word_pieces)
+        return Flags.of(self.leaf_choice)
 
     def encode_tokens(self, tokens: np.ndarray, offsets: np.ndarray, normalize: bool = False) -> np.ndarray:
         """Return embeddings of tokenised texts, given as ragged tokens [T] and offsets [n+1]."""
@@ -364,7 +363,7 @@ class Banyan:
 
     def _compose(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None) -> None:
         text = tokens, offsets
-        tokens, offsets, joined = leaves_of(tokens, offsets, self.config.sublinear_tf, self.word_pieces)
+        tokens, offsets, joined = self.leaf_choice.leaves(tokens, offsets)
         some = np.diff(offsets) > 0
         if some.all():
             self._encoder.roots(tokens, offsets, out, n_threads, joined)
@@ -378,8 +377,8 @@ class Banyan:
     def lexical_parts(self, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Return the lexical parts of tokenised texts, float32 [n, D], of norm 1; D is 0 for a model without them."""
         out = np.zeros((len(offsets) - 1, self.config.lexical_dim), np.float32)
-        if self.config.sublinear_tf and not self._words:
-            tokens, offsets = with_sublinear_tf(tokens, offsets)
+        if not self._words:
+            tokens, offsets, _ = self.leaf_choice.leaves(tokens, offsets)
         if self._lexical:
             self._lexical.put(tokens, offsets, out)
         return normalize_rows(out)
@@ -409,7 +408,8 @@ class Banyan:
     def parse(self, text: str) -> Tree:
         """Return the tree that the model induces over a text, with the embedding of every phrase.
 
-        A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ..."""
+        A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ... One
+        without punctuation leaves punctuation marks out."""
         return self._tree(*self._read(text))
 
     def _read(self, text: str) -> tuple[str, np.ndarray, np.ndarray, list[tuple[int, int]], Forest]:
@@ -417,10 +417,9 @@ class Banyan:
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
-        kept, whole = np.arange(len(tokens)), np.array([0, len(tokens)])
-        if self.config.sublinear_tf:
-            kept = np.flatnonzero(kept_occurrences(tokens, whole))
-        leaves = leaves_of(tokens, whole, self.config.sublinear_tf, self.word_pieces)
+        whole = np.array([0, len(tokens)])
+        kept = np.flatnonzero(self.leaf_choice.kept(tokens, whole))
+        leaves = self.leaf_choice.leaves(tokens, whole)
         return text, tokens, kept, [spans[i] for i in kept], self._induced(leaves.tokens, leaves.joined)
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
-from banyan.model.graph import with_sublinear_tf
+from banyan.model.leaves import LeafChoice
 from banyan.training import train
 from tests.helpers.batches import random_batch
 from tests.helpers.training import SMALL
+
+SUBLINEAR = LeafChoice(sublinear_tf=True)
 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=8))
@@ -25,7 +27,7 @@ from tests.helpers.training import SMALL
 def test_of_n_occurrences_as_many_are_left_as_their_logarithm_says(sentences):
     tokens = np.array([token for sentence in sentences for token in sentence], np.int32)
     offsets = np.concatenate([[0], np.cumsum([len(sentence) for sentence in sentences])]).astype(np.int64)
-    left, ends = with_sublinear_tf(tokens, offsets)
+    left, ends, _ = SUBLINEAR.leaves(tokens, offsets)
     for sentence, kept in zip(sentences, [left[a:b].tolist() for a, b in pairwise(ends)], strict=True):
         for token in range(4):
             n = sentence.count(token)
@@ -53,10 +55,10 @@ TEXT = "the cat saw the dog and the dog saw the cat"
 
 def test_an_embedding_is_that_of_what_is_left(once, always):
     tokens, offsets = random_batch(np.random.default_rng(0), 20, once.tokenizer.vocab_size, 30)
-    expected = always.encode_tokens(*with_sublinear_tf(tokens, offsets))
+    expected = always.encode_tokens(*SUBLINEAR.leaves(tokens, offsets)[:2])
     np.testing.assert_array_equal(once.encode_tokens(tokens, offsets), expected)
     tokens, offsets = once.tokenizer.encode([TEXT])
-    np.testing.assert_array_equal(once.encode([TEXT]), always.encode_tokens(*with_sublinear_tf(tokens, offsets)))
+    np.testing.assert_array_equal(once.encode([TEXT]), always.encode_tokens(*SUBLINEAR.leaves(tokens, offsets)[:2]))
     assert np.abs(once.encode(TEXT) - always.encode(TEXT)).max() > 1e-3
     assert not once.encode("").any()
 

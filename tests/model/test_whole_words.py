@@ -17,7 +17,8 @@ from banyan.config import SETTINGS, Config
 from banyan.model import BanyanModel
 from banyan.model.dropout import Dropout
 from banyan.model.graph import entangle, kept_occurrences
-from banyan.model.whole_words import WordPieces, joined_tokens, leaves_of
+from banyan.model.leaves import LeafChoice
+from banyan.model.whole_words import WordPieces, joined_tokens
 from banyan.model.word_ngrams import spelling
 from banyan.training import train
 from tests.helpers.batches import random_functions
@@ -53,12 +54,12 @@ def test_a_word_reaches_from_its_first_letter_to_its_last(pieces, expected):
 def test_words_end_with_their_text_and_what_is_left_out_does_not_join_others():
     words = WordPieces.of(spelling(PIECES))
     tokens = tokens_of("▁per", "form", "form", "s", "▁per", "form")
-    found = leaves_of(tokens, np.array([0, 2, 4, 6]), False, words)
+    found = LeafChoice(words=words).leaves(tokens, np.array([0, 2, 4, 6]))
     assert found.joined is not None
     assert found.joined.astype(int).tolist() == [0, 1, 0, 1, 0, 1]
     repeats = tokens_of("▁per", "form", "▁cat", "▁per", "s", "'", "'", "form")
     kept = kept_occurrences(repeats, np.array([0, 8]))
-    found = leaves_of(repeats, np.array([0, 8]), True, words)
+    found = LeafChoice(sublinear_tf=True, words=words).leaves(repeats, np.array([0, 8]))
     assert kept.astype(int).tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
     assert found.joined is not None
     assert found.joined.astype(int).tolist() == [0, 1, 0, 0, 1]  # s begins its word now: ▁per is left out

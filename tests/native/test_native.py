@@ -40,10 +40,13 @@ TEXTS = [
 ]
 PAPER = {"preset": "paper", "subword_model": "bpe"}
 DEFAULT = {"subword_model": "unigram", "sublinear_tf": True, "lexical_dim": 24, "lexical_ngrams": "words"}
+DEFAULT |= {"punctuation": False}
 KINDS = {
     "paper": PAPER,
     "default": DEFAULT,
     "lexical pieces": DEFAULT | {"lexical_ngrams": "pieces", "subword_model": "bpe"},
+    "every word": PAPER | {"punctuation": False},
+    "whole words": DEFAULT | {"whole_words": True},
     "taught": DEFAULT | {"taught_dim": 8, "lexical_dim": 7},
     "linear": PAPER | {"functions": "linear"},
     "wide": PAPER | {"dim": 320, "channels": 160},
@@ -284,8 +287,8 @@ def test_a_text_none_of_whose_tokens_count_gets_zeros():
     trees = kernels.Trees(np.ones((400, 4), np.float32), *[np.ones(4, np.float32)] * 3, 4, 2, False, 0)
     out, left, missing = np.ones((3, 4), np.float32), np.zeros(3, np.uint8), np.zeros(0x11000, np.uint8)
     second = np.array([2])  # the first occurrence of a token does not count
-    words, texts = np.empty(0, np.uint8), ["the", "the the the", ""]
-    kernels.embed(fast.pieces, fast.characters, trees, None, 4, second, words, texts, out, left, missing)
+    none, texts = np.empty(0, np.uint8), ["the", "the the the", ""]
+    kernels.embed(fast.pieces, fast.characters, trees, None, 4, second, none, none, texts, out, left, missing)
     assert not out[[0, 2]].any()
     assert out[1].any()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from banyan.backends.interface import LexicalSums
 from banyan.config import SETTINGS
 from banyan.model.functions import Functions, per_channel, sigmoid
 from banyan.model.graph import KEPT, runs_of_sentences
+from banyan.model.leaves import LeafChoice
 from banyan.model.whole_words import WordPieces
 from banyan.model.word_ngrams import WordNgrams, block_of
 from banyan.support import threads
@@ -105,10 +106,22 @@ class Native:
         return Sums(self.kernels.Lexical(ngrams.dim, weight, None, arrays, block_of(ngrams.dim)))
 
 
-def word_flags(words: WordPieces | None) -> np.ndarray:
-    """What each piece can be in a word, as `embed` takes it; empty if words do not matter."""
-    if words is None:
-        return np.empty(0, np.uint8)
+class Flags(NamedTuple):
+    """How leaves are chosen, as the kernels take it."""
+
+    kept: np.ndarray  # the occurrences of a token that are leaves; empty: all
+    words: np.ndarray  # uint8 [V]: what each piece can be in a word; empty if words do not matter
+    marks: np.ndarray  # uint8 [V]: whether a piece is punctuation; empty if punctuation is kept
+
+    @classmethod
+    def of(cls, choice: LeafChoice) -> Flags:
+        none = np.empty(0, np.uint8)
+        words = none if choice.words is None else _bits(choice.words)
+        marks = none if choice.marks is None else choice.marks.astype(np.uint8)
+        return cls(KEPT if choice.sublinear_tf else NONE_KEPT, words, marks)
+
+
+def _bits(words: WordPieces) -> np.ndarray:
     return words.begins + np.uint8(2) * words.solid + np.uint8(4) * words.blank
 
 
@@ -116,20 +129,17 @@ def embed(
     split: Splitting,
     encoder: Encoder,
     lexical: Sums | None,
-    sublinear_tf: bool,
-    words: np.ndarray,
+    flags: Flags,
     texts: Sequence[str],
     out: np.ndarray,
 ) -> np.ndarray:
-    """Write the embeddings of texts to `out` on one thread. Return which texts are left to the library `tokenizers`.
-    words: of word_flags."""
+    """Write the embeddings of texts to `out` on one thread. Return which texts are left to the library `tokenizers`."""
     missing = np.zeros(PAGES, np.uint8)
 
     def run(texts: Sequence[str], out: np.ndarray) -> np.ndarray:
         left = np.empty(len(texts), np.uint8)
         tables = split.pieces, split.characters, encoder.trees, lexical and lexical.lexical
-        kept = KEPT if sublinear_tf else NONE_KEPT
-        split.kernels.embed(*tables, out.shape[1], kept, words, texts, out, left, missing)
+        split.kernels.embed(*tables, out.shape[1], *flags, texts, out, left, missing)
         return np.flatnonzero(left)
 
     left = run(texts, out)

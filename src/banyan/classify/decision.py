@@ -13,7 +13,6 @@ import numpy as np
 
 from banyan.classify.calibration import probabilities
 from banyan.classify.features import OVERLAPS, Ragged, ngrams, of_pairs
-from banyan.model.graph import kept_occurrences
 from banyan.support.drawing import shorten, terminal_width, visible
 from banyan.tokenizer.rules import without_surrogates
 
@@ -139,9 +138,7 @@ class _Side:
         model = classifier.model
         tokens, spans = model.tokenizer.encode_with_offsets(text)
         offsets = np.array([0, len(tokens)])
-        kept = np.arange(len(tokens))
-        if model.config.sublinear_tf:
-            kept = np.flatnonzero(kept_occurrences(tokens, offsets))
+        kept = np.flatnonzero(model.leaf_choice.kept(tokens, offsets))
         _, parts = model._contributions(text)
         for first, end, _ in model.config.parts:
             parts[:, first:end] /= np.linalg.norm(parts[:, first:end].sum(0)) or 1

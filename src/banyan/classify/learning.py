@@ -23,7 +23,6 @@ from banyan.classify.settings import Settings
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError, first_line
 from banyan.model.graph import entangle
-from banyan.model.whole_words import leaves_of
 from banyan.support import files
 from banyan.support.display import Display
 from banyan.support.rows import normalize_rows
@@ -257,7 +256,7 @@ class _Up(NamedTuple):
         tokens = np.concatenate([part.tokens for part in texts])
         sizes = np.concatenate([np.diff(part.offsets) for part in texts])
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        tokens, offsets, joined = leaves_of(tokens, offsets, model.config.sublinear_tf, model.word_pieces)
+        tokens, offsets, joined = model.leaf_choice.leaves(tokens, offsets)
         token, rows = np.unique(tokens, return_inverse=True)
         leaves, f = embedding[token], model.functions
         given, structure = (tokens, offsets, leaves, rows.astype(np.int32), f), model.config.structure

@@ -24,6 +24,7 @@ from banyan.support.needs import needs
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
+    from banyan.model.leaves import LeafChoice
 
 GRAPH = "model.onnx"
 _STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
@@ -33,6 +34,8 @@ def token_table(model: Banyan) -> np.ndarray:
     """Token vectors [V, E] whose mean is the static embedding: the leaves and, next to them, the lexical sketches. If
     there are several parts, they are scaled so that on average they weigh as much as in the model."""
     rows, parts = model.embedding, model.config.parts
+    if model.leaf_choice.marks is not None:
+        rows = np.where(model.leaf_choice.marks[:, None], np.float32(0), rows)
     if len(parts) == 1:
         return rows
     if model.config.lexical_dim:
@@ -137,7 +140,8 @@ _LINEAR = " ".join(
     f"c_{x} = Reshape({x}, channels) m_{x} = MatMul(c_{x}, gate_{side}) of_{x} = Reshape(m_{x}, whole)"
     for x, side in (("a", "l"), ("b", "r"))
 )
-_ALL = "kept = Identity(own)"
+_ALL = "counts = Identity(own)"
+_WITH_MARKS = "kept = Identity(counts)"
 _FEW = """
         column = Unsqueeze(own, one)
         equal = Equal(column, own)
@@ -149,7 +153,17 @@ _FEW = """
         hit = Cast <to = 7> (hits)
         some_hit = ReduceSum <keepdims = 0> (hit, one)
         keeps = Cast <to = 9> (some_hit)
-        kept = Compress <axis = 0> (own, keeps)
+        counts = Compress <axis = 0> (own, keeps)
+"""
+# A text of nothing but punctuation keeps its marks.
+_WITHOUT_MARKS = """
+        mark = Gather(marks, counts)
+        word = Sub(step, mark)
+        words = ReduceSum <keepdims = 1> (word, zero)
+        no_words = Equal(words, zero)
+        is_word = Equal(word, one)
+        stays = Or(is_word, no_words)
+        kept = Compress <axis = 0> (counts, stays)
 """
 _SKETCH = "sketches = Gather(beside, kept) sums = ReduceSum <keepdims = 0> (sketches, zero)"
 _PART = Template("""
@@ -189,7 +203,7 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
         _GRAPH.substitute(
             version=__version__,
             width=parts[-1].end,
-            kept=_FEW if config.sublinear_tf else _ALL,
+            kept=_chosen(model.leaf_choice),
             through=_LINEAR if config.functions == "linear" else _DIAGONAL,
             embedding=_scaled(parts) if len(config.parts) > 1 else "embedding = Identity(root)",
         )
@@ -201,6 +215,12 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     with files.atomic(folder / GRAPH) as temporary:
         temporary.write_bytes(graph.SerializeToString())
     model.tokenizer.save(folder / TOKENIZER)
+
+
+def _chosen(choice: LeafChoice) -> str:
+    """The part of the graph that chooses leaves."""
+    occurrences = _FEW if choice.sublinear_tf else _ALL
+    return f"{occurrences}\n{_WITH_MARKS if choice.marks is None else _WITHOUT_MARKS}"
 
 
 class _Part(NamedTuple):
@@ -240,6 +260,8 @@ def _constants(model: Banyan, parts: list[_Part]) -> list[Any]:
         "one_": 1,
     }
     whole: dict[str, Any] = {"counted": KEPT} if model.config.sublinear_tf else {}
+    if model.leaf_choice.marks is not None:
+        whole["marks"] = model.leaf_choice.marks
     whole |= {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
     for i, part in enumerate(parts):
         start = part.first if part.lexical else 0  # where the row begins that it is a slice of

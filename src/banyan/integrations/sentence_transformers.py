@@ -17,7 +17,6 @@ import tokenizers
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.integrations import as_model, opening
-from banyan.model.whole_words import leaves_of
 from banyan.support.needs import needs
 
 with needs("BanyanModule"):
@@ -109,7 +108,7 @@ class BanyanModule(InputModule):
         self._seen = None  # an optimizer step may follow
         config, device = self._banyan.config, self.trees.embedding.device
         lexical = self._banyan.encode_tokens(tokens, offsets)[:, config.dim :] if config.lexical_dim else None
-        tokens, offsets, joined = leaves_of(tokens, offsets, config.sublinear_tf, self.trees.word_pieces)
+        tokens, offsets, joined = self._banyan.leaf_choice.leaves(tokens, offsets)
         some = np.flatnonzero(np.diff(offsets))
         learnt = torch.zeros(len(offsets) - 1, config.dim, device=device)
         if len(some):

@@ -8,6 +8,7 @@ brackets      trees that the user gives in bracket notation
 objective     the loss and its parts: reconstruction, contrastive, InfoNCE
 crops         the two parts of each sentence, for InfoNCE
 initial       initial token vectors: character n-gram sketches and PPMI
+leaves        which tokens of a text are leaves when it is encoded
 lexical       the lexical dimensions of an embedding
 shapes        the names and shapes of weights
 weights       read weights from a file and check them

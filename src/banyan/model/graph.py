@@ -100,16 +100,8 @@ def runs_of_tokens(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) 
 KEPT = np.ceil(np.exp(np.arange(20))).astype(np.int64)  # keep occurrences 1, 3, 8, 21, ...: ⌊1 + ln n⌋ of n
 
 
-def with_sublinear_tf(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The batch with only ⌊1 + ln n⌋ of the n occurrences of a token in a sentence."""
-    kept = kept_occurrences(tokens, offsets)
-    before = np.zeros(len(tokens) + 1, np.int64)
-    np.cumsum(kept, out=before[1:])
-    return tokens[kept], before[offsets]
-
-
 def kept_occurrences(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Which tokens sublinear term frequency keeps [T]."""
+    """Which tokens sublinear term frequency keeps [T]: ⌊1 + ln n⌋ of the n occurrences of a token in a sentence."""
     from banyan.native import kernels
 
     native = kernels()
@@ -189,9 +181,9 @@ def _check_tree(local: np.ndarray, n: int, sentence: int) -> None:
 
 def tokens_under(tokens: np.ndarray, kept: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the tokens from the first to the last leaf under each node of a tree, ragged. kept: which are leaves.
-    Those after the last leaf of all belong to it."""
+    Those before the first leaf of all belong to it, and those after the last leaf to that one."""
     first, end = kept.tolist(), (kept + 1).tolist()
-    end[-1:] = [len(tokens)] * bool(end)
+    first[:1], end[-1:] = [0] * bool(first), [len(tokens)] * bool(end)
     for left, right in children.tolist():
         first.append(first[left])
         end.append(end[right])

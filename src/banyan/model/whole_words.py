@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from banyan.model.graph import kept_occurrences
 from banyan.model.word_ngrams import DIGITS, EMPTY, LETTERS, Spelling
 
 
@@ -26,24 +25,6 @@ class WordPieces(NamedTuple):
         return cls(spelt.begins, (spelt.kind == LETTERS) | (spelt.kind == DIGITS), spelt.kind == EMPTY)
 
 
-class Leaves(NamedTuple):
-    """The leaves of texts, ragged."""
-
-    tokens: np.ndarray
-    offsets: np.ndarray
-    joined: np.ndarray | None  # as joined_tokens finds it; None if words do not matter
-
-
-def leaves_of(tokens: np.ndarray, offsets: np.ndarray, sublinear_tf: bool, words: WordPieces | None) -> Leaves:
-    """The leaves of tokenised texts. words: if the pieces of a word merge first."""
-    found = joined_tokens(tokens, offsets, words) if words else None
-    if not sublinear_tf:
-        return Leaves(tokens, offsets, found)
-    kept = kept_occurrences(tokens, offsets)
-    before = np.append(0, np.cumsum(kept))
-    return Leaves(tokens[kept], before[offsets], None if found is None else _of_kept(found, kept))
-
-
 def joined_tokens(tokens: np.ndarray, offsets: np.ndarray, words: WordPieces) -> np.ndarray:
     """Which tokens are in the same word as the token before them, bool [T]."""
     begins = words.begins[tokens]
@@ -56,11 +37,3 @@ def joined_tokens(tokens: np.ndarray, offsets: np.ndarray, words: WordPieces) ->
     first = np.minimum.reduceat(np.where(solid, place, len(tokens)), starts)
     last = np.maximum.reduceat(np.where(solid, place, -1), starts)
     return (place > first[word]) & (place <= last[word])
-
-
-def _of_kept(joined: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """The same for the tokens that are kept: joined if they and all between them were."""
-    places, runs = np.flatnonzero(kept), np.append(0, np.cumsum(joined))
-    found = joined[places]
-    found[1:] = runs[places[1:] + 1] - runs[places[:-1] + 1] == np.diff(places)
-    return found

@@ -116,6 +116,7 @@ typedef struct {
     const Lexical *lexical; /* or NULL */
     int64_t columns, kept[32], n_kept;
     const uint8_t *words; /* of each piece: BEGINS, SOLID, BLANK; or NULL */
+    const uint8_t *marks; /* of each piece: whether it is punctuation, and no leaf; or NULL */
     float *out;
     uint8_t *left, *missing;
 } Work;
@@ -184,7 +185,9 @@ static bool join(const Work *work, Pending *text) {
     return true;
 }
 
-/* Find the occurrences of tokens that count. False: out of memory. */
+static bool takes_all(const Work *work) { return !work->n_kept && !work->marks; }
+
+/* Find the tokens that are leaves (banyan.model.leaves). False: out of memory. */
 static bool keep(const Work *work, Pending *text, Repeats *repeats) {
     if (text->room < text->n) {
         int32_t *kept = realloc(text->kept, (size_t)text->n * 2 * sizeof *kept);
@@ -195,10 +198,15 @@ static bool keep(const Work *work, Pending *text, Repeats *repeats) {
     }
     if (!begin_text(repeats, text->n))
         return false;
+    bool has_words = false; /* a text of nothing but punctuation keeps its marks */
+    for (int64_t at = 0; work->marks && !has_words && at < text->n; at++)
+        has_words = !work->marks[text->tokens[at]];
     text->n_leaves = 0;
     uint8_t together = 1; /* whether all tokens since the last leaf are in one word with it */
     for (int64_t at = 0; at < text->n; at++) {
-        bool leaf = is_kept(next_occurrence(repeats, (uint32_t)text->tokens[at]), work->kept, work->n_kept);
+        int32_t token = text->tokens[at];
+        bool leaf = !work->n_kept || is_kept(next_occurrence(repeats, (uint32_t)token), work->kept, work->n_kept);
+        leaf = leaf && !(has_words && work->marks[token]);
         text->kept[text->n_leaves] = text->tokens[at];
         if (work->words) {
             together &= text->joined[at];
@@ -210,7 +218,7 @@ static bool keep(const Work *work, Pending *text, Repeats *repeats) {
     return true;
 }
 
-static const int32_t *leaves_of(const Work *work, const Pending *text) { return work->n_kept ? text->kept : text->tokens; }
+static const int32_t *leaves_of(const Work *work, const Pending *text) { return takes_all(work) ? text->tokens : text->kept; }
 
 /* Split a text, and fetch the rows of its leaves: they arrive while the text before it is composed. */
 static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *next, Scratch *scratch) {
@@ -222,7 +230,7 @@ static bool prepare(const Work *work, const Text *text, uint8_t *left, Pending *
     *left = next->n == LEFT_OVER;
     if (next->n <= 0)
         return next->n != NO_MEMORY;
-    if ((work->words && !join(work, next)) || (work->n_kept && !keep(work, next, &scratch->repeats)))
+    if ((work->words && !join(work, next)) || (!takes_all(work) && !keep(work, next, &scratch->repeats)))
         return false;
     const int32_t *leaves = leaves_of(work, next);
     const Trees *trees = work->trees;
@@ -326,15 +334,16 @@ static bool take_kept(Work *work, PyObject *of_kept) {
     return fine;
 }
 
-/* embed(pieces, characters, trees, lexical or None, columns, kept, words, texts, out, left, missing): the embeddings of
-   texts go to `out` [n, columns]. `words` [V] says what pieces can be in a word, or is empty. `left` [n] says which texts
-   could not be split, `missing` which pages of characters were missing. */
+/* embed(pieces, characters, trees, lexical or None, columns, kept, words, marks, texts, out, left, missing): the
+   embeddings of texts go to `out` [n, columns]. `words` [V] says what pieces can be in a word, and `marks` [V] which are
+   punctuation; either may be empty. `left` [n] says which texts could not be split, `missing` which pages of characters
+   were missing. */
 static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *pieces, *characters, *trees, *lexical, *kept, *given;
-    PyObject *arrays[4];
+    PyObject *arrays[5];
     long long columns;
-    if (!PyArg_ParseTuple(args, "O!O!O!OLOOOOOO", PiecesType, &pieces, CharactersType, &characters, TreesType, &trees,
-                          &lexical, &columns, &kept, &arrays[3], &given, &arrays[0], &arrays[1], &arrays[2]))
+    if (!PyArg_ParseTuple(args, "O!O!O!OLOOOOOOO", PiecesType, &pieces, CharactersType, &characters, TreesType, &trees,
+                          &lexical, &columns, &kept, &arrays[3], &arrays[4], &given, &arrays[0], &arrays[1], &arrays[2]))
         return NULL;
     if (lexical != Py_None && !PyObject_TypeCheck(lexical, LexicalType)) {
         PyErr_SetString(PyExc_TypeError, "lexical must be a Lexical or None");
@@ -347,24 +356,27 @@ static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
         .lexical = lexical == Py_None ? NULL : &((LexicalObject *)lexical)->lexical,
         .columns = columns,
     };
-    Py_buffer views[4] = {{0}};
+    Py_buffer views[5] = {{0}};
     PyObject *strings = take_kept(&work, kept) ? PySequence_Tuple(given) : NULL;
     Text *texts = strings ? texts_of(strings) : NULL;
     bool fine = texts && get(arrays[0], &views[0], 4, true, "out") && get(arrays[1], &views[1], 1, true, "left") &&
-                get(arrays[2], &views[2], 1, true, "missing") && get(arrays[3], &views[3], 1, false, "words");
+                get(arrays[2], &views[2], 1, true, "missing") && get(arrays[3], &views[3], 1, false, "words") &&
+                get(arrays[4], &views[4], 1, false, "marks");
     int64_t n = fine ? PyTuple_GET_SIZE(strings) : 0;
     fine = fine && !refuse(!fits(&work, n, &views[0], &views[1], &views[2]), "the shape of a weight or of the result");
     fine = fine && !refuse(views[3].len && views[3].len < work.pieces->n_pieces, "the size of words");
+    fine = fine && !refuse(views[4].len && views[4].len < work.pieces->n_pieces, "the size of marks");
     if (fine) {
         work.out = views[0].buf, work.left = views[1].buf, work.missing = views[2].buf;
         work.words = views[3].len ? views[3].buf : NULL;
+        work.marks = views[4].len ? views[4].buf : NULL;
         Py_BEGIN_ALLOW_THREADS;
         fine = embed_all(&work, texts, n);
         Py_END_ALLOW_THREADS;
         if (!fine)
             PyErr_NoMemory();
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (views[i].obj)
             PyBuffer_Release(&views[i]);
     PyMem_RawFree(texts);

@@ -18,7 +18,6 @@ from banyan.model.crops import Cut
 from banyan.model.dropout import Dropout
 from banyan.model.ngram_weights import Hashed, hashed, stored
 from banyan.model.pairing import Belonging
-from banyan.model.whole_words import leaves_of
 from banyan.model.word_ngrams import spelling
 from banyan.support import devices, files
 from banyan.support.display import Display
@@ -64,7 +63,8 @@ class TuningRun(Run):
         self._stay_near(weights["embedding"])
         if self.config.hashes_words:
             self.spelling = spelling(self.tokenizer.pieces)
-        self.lexical = self.banyan().lexical_parts
+        before = self.banyan()
+        self.lexical, self.leaf_choice = before.lexical_parts, before.leaf_choice
         if self.progress.step == 0 and self.dev_part:
             self._measure(self.dev_part)
 
@@ -134,7 +134,7 @@ class TuningRun(Run):
             batch: Batches = part[indices]
             tokens, offsets = batch.batch()
             known = self._belonging(batch, tokens, offsets)
-            leaves = leaves_of(tokens, offsets, self.config.sublinear_tf, self.model.word_pieces)
+            leaves = self.leaf_choice.leaves(tokens, offsets)
             yield self.model.structure(leaves.tokens, leaves.offsets, dropout, leaves.joined), known
 
     def _belonging(self, batch: Batches, tokens: np.ndarray, offsets: np.ndarray) -> Belonging:

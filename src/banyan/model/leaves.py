@@ -1,0 +1,85 @@
+"""Which tokens of a text are the leaves of its tree when it is encoded (sublinear_tf, punctuation).
+
+Training takes all tokens.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from banyan.model.graph import kept_occurrences
+from banyan.model.whole_words import WordPieces, joined_tokens
+from banyan.model.word_ngrams import OTHER, Spelling, spelling
+from banyan.tokenizer.rules import START
+
+if TYPE_CHECKING:
+    from banyan.config import Config
+
+
+class Leaves(NamedTuple):
+    """The leaves of texts, ragged."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    joined: np.ndarray | None  # as joined_tokens finds it; None if words do not matter
+
+
+@dataclass(frozen=True)
+class LeafChoice:
+    """Chooses the leaves of texts. A text of nothing but punctuation keeps its marks."""
+
+    sublinear_tf: bool = False
+    marks: np.ndarray | None = None  # bool [V]: pieces that are punctuation; None if they are leaves too
+    words: WordPieces | None = None  # if the pieces of a word merge first
+
+    @classmethod
+    def of(cls, config: Config, pieces: Sequence[str], spelt: Spelling | None = None) -> LeafChoice:
+        """spelt: of the pieces, if it is known."""
+        if spelt is None and (config.whole_words or not config.punctuation):
+            spelt = spelling(pieces)
+        marks = None if config.punctuation or spelt is None else marks_among(pieces, spelt)
+        return cls(config.sublinear_tf, marks, WordPieces.of(spelt) if config.whole_words and spelt else None)
+
+    @property
+    def takes_all(self) -> bool:
+        return not self.sublinear_tf and self.marks is None
+
+    def kept(self, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Which tokens are leaves [T]."""
+        kept = kept_occurrences(tokens, offsets) if self.sublinear_tf else np.ones(len(tokens), np.bool_)
+        if self.marks is None:
+            return kept
+        words = ~self.marks[tokens]
+        before = np.append(0, np.cumsum(words))
+        some = np.diff(before[offsets]) > 0
+        return kept & (words | ~np.repeat(some, np.diff(offsets)))
+
+    def leaves(self, tokens: np.ndarray, offsets: np.ndarray) -> Leaves:
+        joined = joined_tokens(tokens, offsets, self.words) if self.words else None
+        if self.takes_all:
+            return Leaves(tokens, offsets, joined)
+        kept = self.kept(tokens, offsets)
+        before = np.append(0, np.cumsum(kept))
+        return Leaves(tokens[kept], before[offsets], None if joined is None else _of_kept(joined, kept))
+
+
+def marks_among(pieces: Sequence[str], spelt: Spelling) -> np.ndarray:
+    """Which pieces are punctuation, bool [V]: all their characters are punctuation or symbols such as $ and +. Emoji
+    are not."""
+    marks = spelt.kind == OTHER
+    for piece in np.flatnonzero(marks).tolist():
+        marks[piece] = all(unicodedata.category(character) != "So" for character in pieces[piece].replace(START, ""))
+    return marks
+
+
+def _of_kept(joined: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The same for the tokens that are kept: joined if they and all between them were."""
+    places, runs = np.flatnonzero(kept), np.append(0, np.cumsum(joined))
+    found = joined[places]
+    found[1:] = runs[places[1:] + 1] - runs[places[:-1] + 1] == np.diff(places)
+    return found
