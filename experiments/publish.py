@@ -1,20 +1,21 @@
 """Make a model ready to be published, and push it: weights, card with every figure, the text and its licence.
 
-    banyan train $BANYAN_DATA/corpora/en/train.txt.xz --preset default --out models/en
-    python -m experiments.publish en --model models/en --out published/en           # a dry run: nothing is uploaded
-    python -m experiments.publish en --model models/en --out published/en --push    # after `hf auth login`
+    python -m experiments.publish en --out texts/en                                  # the text, to train on
+    banyan train texts/en/train.txt.xz --preset default --out models/en
+    python -m experiments.publish en --model models/en --out published/en            # a dry run: nothing is uploaded
+    python -m experiments.publish en --model models/en --out published/en-2 --push   # after `hf auth login`
 
-Only languages whose whole training text may be passed on have an entry in TEXTS. The others mix in texts that are
-non-commercial, of unknown licence or under copyright (PROVENANCE.md of the data folder), so their models stay here.
+experiments/texts.py says which languages have a text that may be passed on, and why the others have none.
 """
 
 from __future__ import annotations
 
 import argparse
+import lzma
 import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError
@@ -24,99 +25,127 @@ from banyan.integrations import hub
 from banyan.integrations.pulling import LANGUAGES, OWNER
 from banyan.support import files
 from banyan.training.folder import CARD
-from experiments.data import add_data_option, corpus
+from experiments.data import add_data_option, corpus, corpus_lines
+from experiments.texts import TEXTS, WITHHELD, Text
 
-
-class Text(NamedTuple):
-    """A training text that may be passed on."""
-
-    licence: str  # of the text and of the model, as the Hub names it
-    sources: str  # in words, for the card
-    suites: tuple[str, ...]  # that measure the language
-
-
-TEXTS = {
-    "en": Text(
-        "cc-by-sa-4.0",
-        "English Wikipedia, in four snapshots of 2014 to 2020: half ordinary articles, 20% core articles, 15% recent "
-        "ones, 15% good and featured ones. Authors: the contributors of Wikipedia. Licence: CC BY-SA.",
-        ("sts", "words", "dev"),
-    ),
-    "la": Text("cc0-1.0", "The Latin Library (cltk/lat_text_latin_library), without the Bible. Public domain.", ()),
-}
+ENGLISH_SUITES = ("sts", "words", "dev")
 TEXT, LICENCE = "train.txt.xz", "TEXT.md"
 _ABOUT_TEXT = """\
 # The training text
 
 {sources}
 
-One sentence per line, UTF-8 in NFC, without duplicates, shuffled. `{name}` is the whole of it. Licence: {licence}.
+One sentence per line, UTF-8 in NFC, without duplicates, shuffled: `{name}`. Licence: {licence}.
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("language", metavar="LANGUAGE", help=", ".join(TEXTS))
-    parser.add_argument("--model", type=Path, required=True, help="a finished model of that language")
+    parser.add_argument("--model", type=Path, help="a finished model of that language (default: write the text only)")
     parser.add_argument("--out", type=Path, required=True, help="new folder with everything to publish")
     parser.add_argument("--owner", default=OWNER)
     parser.add_argument("--push", action="store_true", help="upload the folder")
     add_data_option(parser)
     options = parser.parse_args(arguments)
     try:
-        name = f"{options.owner}/{options.language}"
-        prepare(options.language, options.model, options.out, options.data, name)
-        print(f"{options.out} is ready for {name}")
-        if options.push:
-            print(upload(options.out, name))
-        else:
-            print("nothing was uploaded: add --push")
+        _publish(options, f"{options.owner}/{options.language}")
     except BanyanError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def prepare(language: str, folder: Path, out: Path, data: Path, name: str) -> None:
-    """Write everything to publish to a new folder."""
+def _publish(options: argparse.Namespace, name: str) -> None:
+    language, out = options.language, options.out
+    if language in WITHHELD:
+        raise BanyanError(f"the text of {language!r} may not be passed on: it is {WITHHELD[language]}")
     if language not in TEXTS:
-        raise BanyanError(f"the text of {language!r} may not be passed on: {', '.join(TEXTS)} may")
+        raise BanyanError(f"there is no text of {language!r}: choose one of {', '.join(TEXTS)}")
     if out.exists():
         raise BanyanError(f"{out} exists already: name a new folder")
-    model, text = Banyan.from_pretrained(folder), TEXTS[language]
+    if options.model is None:
+        if options.push:
+            raise BanyanError("--push uploads a model: name it with --model")
+        with files.new_folder(out) as building:
+            write_text(TEXTS[language], corpus(options.data, language, "train"), building)
+        print(f"{out / TEXT} is ready to be trained on")
+        return
+    prepare(language, options.model, out, options.data, name)
+    print(f"{out} is ready for {name}")
+    print(upload(out, name) if options.push else "nothing was uploaded: add --push")
+
+
+def prepare(language: str, folder: Path, out: Path, data: Path, name: str) -> None:
+    """Write everything to publish to a new folder."""
+    model = Banyan.from_pretrained(folder)
     if model.unfinished:
         raise BanyanError(f"{folder} is unfinished: finish it first")
-    source = corpus(data, language, "train")
+    with files.new_folder(out) as building:
+        write_text(TEXTS[language], corpus(data, language, "train"), building)
+        figures = measured(model, language, data)
+        model.save_pretrained(building)
+        files.write_text(building / CARD, card(model, name, language, figures))
+
+
+def write_text(text: Text, source: Path, out: Path) -> None:
+    """Write the lines that may be passed on, and what is known about them."""
     if not source.exists():
         raise BanyanError(f"the text is missing: there is no {source}")
-    rows = [row for suite in text.suites for row in suites.run(model.encode, suite, data / "eval", [])]
-    model.save_pretrained(out)
-    shutil.copyfile(source, out / TEXT)
+    if text.may_pass is None:
+        shutil.copyfile(source, out / TEXT)
+    else:
+        with lzma.open(source, "rt", encoding="utf-8") as given, lzma.open(out / TEXT, "wt", encoding="utf-8") as kept:
+            kept.writelines(line for line in given if text.may_pass(line.rstrip("\n")))
     files.write_text(out / LICENCE, _ABOUT_TEXT.format(sources=text.sources, name=TEXT, licence=text.licence))
-    files.write_text(out / CARD, card(model, name, language, rows))
 
 
-def card(model: Banyan, name: str, language: str, rows: list[Result]) -> str:
+def card(model: Banyan, name: str, language: str, figures: list[str]) -> str:
     """The card that training wrote, with the text, its licence and every figure."""
     text = TEXTS[language]
     written = hub.hub_card(model, name, language, text.licence)
     about = f"\n{text.sources} The text is in `{TEXT}`; `{LICENCE}` says what may be done with it.\n"
     before, heading, after = written.partition("## Training text\n")
     before_limits, limits, rest = (before + heading + about.lstrip("\n") + "\n" + after).partition("## Limits\n")
-    return f"{before_limits}## Figures\n{figures(rows)}\n\n{limits}{rest}"
+    return f"{before_limits}## Figures\n{chr(10).join(figures)}\n\n{limits}{rest}"
 
 
-def figures(rows: list[Result]) -> str:
-    """Every figure that was measured, with its 95% interval."""
-    lines = ["| set | measure | figure | 95% interval |", "|---|---|---|---|"]
-    for row in rows:
-        if row.outcome is None:
-            lines.append(f"| {row.task} | | | {row.note} |")
-            continue
-        interval = row.outcome.interval()
-        told = f"{interval.low:.1f} to {interval.high:.1f}"
-        lines.append(f"| {row.task} | {row.outcome.metric} | {row.outcome.value:.1f} | {told} |")
-    return "\n".join(lines) if rows else "There is no test set of this language that measures sentences."
+# --- Figures ---------------------------------------------------------------------------------------------------------
+
+
+def measured(model: Banyan, language: str, data: Path) -> list[str]:
+    """Every figure of the language as lines of a table, with its 95% interval."""
+    if language == "la":
+        return _of_latin(model, data)
+    chosen, languages = (ENGLISH_SUITES, []) if language == "en" else (("languages", "dev"), [language])
+    rows = [row for suite in chosen for row in suites.run(model.encode, suite, data / "eval", languages)]
+    return ["| set | measure | figure | 95% interval |", "|---|---|---|---|", *map(_line, rows)]
+
+
+def _line(row: Result) -> str:
+    if row.outcome is None:
+        return f"| {row.task} | | | {row.note} |"
+    interval = row.outcome.interval()
+    return f"| {row.task} | {row.outcome.metric} | {_told(row.outcome.value, interval.low, interval.high)} |"
+
+
+def _told(value: float, low: float, high: float) -> str:
+    return f"{value:.1f} | {low:.1f} to {high:.1f}"
+
+
+def _of_latin(model: Banyan, data: Path) -> list[str]:
+    """The figures of the Latin sets, with TF-IDF of characters beside them."""
+    from experiments.latin.measure import score_sets
+    from experiments.measuring.baselines import IDF_LINES, TfIdf
+
+    tfidf = TfIdf(corpus_lines(data, "la", "train", IDF_LINES))
+    with tempfile.TemporaryDirectory() as work:
+        rows = score_sets(data / "latin", model, tfidf, Path(work))
+    lines = [
+        f"| {row['set']} | {row['measure']} | {_told(*row['ways']['Banyan'])} | {row['ways']['TF-IDF'][0]:.1f} |"
+        for row in rows
+    ]
+    return ["| set | measure | figure | 95% interval | TF-IDF of characters |", "|---|---|---|---|---|", *lines]
 
 
 def upload(folder: Path, name: str) -> str:

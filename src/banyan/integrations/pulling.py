@@ -10,7 +10,7 @@ from banyan.integrations import hub
 from banyan.support import files
 
 OWNER = "banyan-embed"
-LANGUAGES = {"en": "English", "la": "Latin"}  # whose text may be passed on: experiments/publish.py
+LANGUAGES = {"en": "English", "la": "Latin", "ar": "Arabic"}  # whose text may be passed on: experiments/texts.py
 
 
 def full_name(name: str) -> str:
