@@ -50,7 +50,7 @@ from banyan.training.row_adam import optimiser_of
 if TYPE_CHECKING:
     from banyan.training.gpu_steps import Steps as GpuSteps
 
-WORTH_SAVING = 5  # seconds since the last checkpoint at the end of an epoch
+WORTH_WRITING = 5  # seconds since the last model at the end of an epoch
 
 
 class _Loss(nn.Module):
@@ -166,7 +166,7 @@ class Run:
         self.epochs = self.config.epochs or suitable_epochs(self._steps_over_sentences(), self.config)
         steps = self.epochs * self.epoch_steps
         self._tell_what_is_ahead(steps)
-        self.saved = started = time.monotonic()
+        self.saved = self.written = started = time.monotonic()
         with ExitStack() as stack:
             with self.us.together():
                 board = None
@@ -191,7 +191,7 @@ class Run:
                     if stop:
                         raise self._stopped()
                 with self.us.together():
-                    self._end_of_epoch(board, min(checkpoint_seconds, WORTH_SAVING))
+                    self._end_of_epoch(board, min(checkpoint_seconds, WORTH_WRITING))
                 self._agree_on_best()
         self.seconds = time.monotonic() - started
 
@@ -389,7 +389,7 @@ class Run:
         return Interrupted(told) if self.us.first else SystemExit(130)
 
     def _end_of_epoch(self, board: Any, least_seconds: float) -> None:
-        """least_seconds: less work than this is not worth a checkpoint and a model."""
+        """least_seconds: less work than this since the last model is not worth another one."""
         done = self.progress
         sums = [0.0] * len(self.terms)
         self.progress = replace(done, epoch=done.epoch + 1, batch=0, loss_sum=0.0, term_sums=sums)
@@ -407,11 +407,12 @@ class Run:
         metrics |= self._figures()
         self._log(metrics, board)
         self.display.note(epoch_line(metrics, self.terms))
-        if not self._is_done() and time.monotonic() - self.saved < least_seconds:
+        if not self._is_done() and time.monotonic() - self.written < least_seconds:
             return
         self._save()
         if not self._is_done():
             self._write(self._unfinished())
+            self.written = time.monotonic()
 
     def _figures(self) -> dict[str, float]:
         """What the model reaches after an epoch, beside its losses."""

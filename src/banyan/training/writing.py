@@ -1,6 +1,6 @@
 """The model folder that a run writes: at its end and, marked as unfinished, after Ctrl-C and after epochs.
 
-Epochs are written at most every 5 s."""
+After an epoch, at most every 5 s."""
 
 from __future__ import annotations
 
