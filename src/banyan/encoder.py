@@ -94,6 +94,13 @@ class Banyan:
         elif config.lexical_dim:
             self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Banyan]:
+        """What isinstance() asks for. When BERTopic asks, a model becomes one of its models: it takes no others."""
+        from banyan.integrations import class_of
+
+        return class_of(self)
+
     @classmethod
     def from_pretrained(
         cls, path: str | Path, device: str = "cpu", *, revision: str | None = None, token: str | None = None
@@ -177,9 +184,10 @@ class Banyan:
 
         return hub.push(self, name, **how)
 
-    def __getstate__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """What a copy is made from. It chooses its own kernels, because it may be on another machine."""
-        return self.config, self.tokenizer, self.weights, self.device, self.folder, self.taught_by, self.unfinished
+        state = self.config, self.tokenizer, self.weights, self.device, self.folder, self.taught_by, self.unfinished
+        return object.__new__, (type(self),), state
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state[:4])  # type: ignore[misc]

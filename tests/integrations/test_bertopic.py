@@ -4,7 +4,9 @@ It is not among the packages of the tests: it brings UMAP, HDBSCAN and plotly. W
 
 from __future__ import annotations
 
+import copy
 import importlib
+import pickle
 import sys
 import warnings
 from types import ModuleType
@@ -46,6 +48,22 @@ def test_a_model_is_a_backend(stand_in, model_folder):
         np.testing.assert_array_equal(found, model.encode(["the cat", "a dog"], normalize=True))
 
 
+def test_a_model_becomes_a_backend_when_it_is_asked(stand_in, model_folder):
+    model, pickled = (Banyan.from_pretrained(model_folder) for _ in range(2))
+    pickle.loads(pickle.dumps(pickled))  # before it is asked
+    assert isinstance(model, BaseEmbedder)  # as BERTopic asks
+    assert isinstance(model, Banyan)
+    texts = ["the cat", "a dog"]
+    expected = model.encode(texts, normalize=True)
+    for one in (model, copy.copy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(one.embed_documents(np.array(texts, object)), expected)
+
+
+def test_without_bertopic_a_model_is_what_it_is(model_folder):
+    if "bertopic.backend" not in sys.modules:
+        assert Banyan.from_pretrained(model_folder).__class__ is Banyan
+
+
 class Halves:
     """In place of UMAP: the first dimensions. (UMAP takes half a minute to compile.)"""
 
@@ -56,7 +74,8 @@ class Halves:
         return X[:, :2]
 
 
-def test_bertopic_takes_a_model(trained_folder):
+@pytest.mark.parametrize("form", ["model", "backend"])
+def test_bertopic_takes_a_model(trained_folder, form):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     from sklearn.cluster import KMeans
 
@@ -67,7 +86,7 @@ def test_bertopic_takes_a_model(trained_folder):
 
         from banyan.integrations.bertopic import BanyanBackend
 
-        backend = BanyanBackend(trained_folder)
+        backend = BanyanBackend(trained_folder) if form == "backend" else Banyan.from_pretrained(trained_folder)
         assert select_backend(backend) is backend
         clusters = KMeans(3, random_state=0, n_init=1)
         topics = bertopic.BERTopic(embedding_model=backend, umap_model=Halves(), hdbscan_model=clusters)

@@ -5,6 +5,7 @@ A library is imported only when its module is imported.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,3 +18,14 @@ def as_model(model: Banyan | str | Path, device: str = "cpu", revision: str | No
     from banyan.encoder import Banyan
 
     return model if isinstance(model, Banyan) else Banyan.from_pretrained(model, device, revision=revision)
+
+
+def class_of(model: Banyan) -> type[Banyan]:
+    """The class of a model. If BERTopic is imported, the model becomes one that BERTopic takes."""
+    from banyan.encoder import Banyan
+
+    if type(model) is Banyan and hasattr(sys.modules.get("bertopic.backend"), "BaseEmbedder"):
+        from banyan.integrations.bertopic import adopt
+
+        return adopt(model)
+    return type(model)

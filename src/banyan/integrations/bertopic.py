@@ -1,6 +1,7 @@
-"""BERTopic: `BERTopic(embedding_model=BanyanBackend("model/"))`.
+"""BERTopic: `BERTopic(embedding_model=model)`, with a `Banyan`, or with `BanyanBackend("model/")`.
 
-BERTopic chooses an embedding model by its class. It would not know a `Banyan`, and take a transformer instead.
+BERTopic chooses an embedding model by its class, and takes a transformer in place of what it does not know. A `Banyan`
+that it asks for its class becomes an `Embedder` (see `class_of`).
 """
 
 from __future__ import annotations
@@ -25,3 +26,20 @@ class BanyanBackend(BaseEmbedder):
 
     def embed(self, documents: list[str], verbose: bool = False) -> np.ndarray:
         return self.embedding_model.encode(list(documents), normalize=True, show_progress_bar=verbose)
+
+
+class Embedder(Banyan, BaseEmbedder):
+    """A Banyan that embeds documents and words for BERTopic. It is never made anew."""
+
+    def embed(self, documents: list[str], verbose: bool = False) -> np.ndarray:
+        return self.encode(list(documents), normalize=True, show_progress_bar=verbose)
+
+
+class _Asked(Embedder):
+    """isinstance() looks at `__class__` only if it is not the type."""
+
+
+def adopt(model: Banyan) -> type[Banyan]:
+    """Make a Banyan an Embedder. Return what `__class__` answers."""
+    vars(object)["__class__"].__set__(model, Embedder)
+    return _Asked
