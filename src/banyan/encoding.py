@@ -205,7 +205,6 @@ class _Partial:
         self.folder, self.data, self.record = folder, folder / "data", folder / _RECORD
         self.model, self.corpus, self.how, self.writer, self.out = model, corpus, how, writer, out
         self.rows = self.bytes = self.flushed = 0
-        self.head = b""
         self.sums: BlockSums | None = None  # of all bytes so far, if they are OUT's and of this run
         self.finished = False  # all rows are written
         if self.record.exists():
@@ -258,12 +257,12 @@ class _Partial:
         """Prepare for the first block while it is encoded, unless an earlier run has."""
         if self.finished or self.rows:
             return
-        self.run  # noqa: B018  # takes a while, and its fingerprint counts the lines
-        self.head = self.writer.head(self.corpus.likely_rows())
-        self.bytes = self.file.write(self.head)
+        self.run  # noqa: B018  # takes a while
+        head = self.writer.head(0)
+        self.bytes = self.file.write(head)
         if self.writer.is_result:
             self.sums = BlockSums()
-            self.sums.add(self.head)
+            self.sums.add(head)
 
     def append(self, texts: list[str], vectors: np.ndarray) -> None:
         block = self.writer.block(texts, vectors)
@@ -310,10 +309,11 @@ class _Partial:
         files.clear(self.folder)
 
     def _sums(self) -> BlockSums:
-        """The checksums of OUT. It is read again only if it does not have the bytes that were appended."""
-        if self.sums and self.head == self.writer.head(self.rows):
-            return self.sums
-        return block_sums.of_file(self.out)
+        """The checksums of OUT. Only its first block is read again, if it has the bytes that were appended."""
+        if not self.sums:
+            return block_sums.of_file(self.out)
+        self.sums.read_first(self.out)  # the head has changed
+        return self.sums
 
 
 _RECORD = "progress.json"

@@ -22,7 +22,7 @@ class Writer(Protocol):
     is_result: bool  # whether what is appended is the result; otherwise `finish` makes it
 
     def head(self, rows: int) -> bytes:
-        """Return what comes before the first block. rows: how many there will be, as far as is known."""
+        """Return what comes before the first block. rows: how many there are so far; `finish` corrects it."""
         ...
 
     def block(self, texts: list[str], vectors: np.ndarray) -> bytes | memoryview: ...

@@ -136,11 +136,6 @@ class Corpus:
             yield source.rows(report, self._mover(before))
             before += source.size
 
-    def likely_rows(self) -> int:
-        """Guess the number of rows from the line ends, which are counted while a fingerprint is made. It is right for
-        plain text; a table or a compressed file may have another number of rows."""
-        return sum(source.likely_rows() for source in self._sources)
-
     def fingerprint(self) -> str:
         """Return a hash of the content of the sources and of the options."""
         return self.fingerprints()[0]

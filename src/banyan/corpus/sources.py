@@ -43,9 +43,6 @@ class File:
     def mark_before(self) -> list[Any]:
         return stamp_of(self.path)
 
-    def likely_rows(self) -> int:
-        return lines_of(self.path)
-
     def move(self, folder: Path) -> None:
         """Move the file to a folder. If a file of this name is already there, keep that one and delete this one."""
         kept = folder / self.path.name
@@ -82,29 +79,15 @@ def size_of(path: Path) -> int:
 
 def content_of(path: Path) -> str:
     """Return the SHA-256 of a file. It is read again only if it has been written to since."""
-    return _content_and_lines(path)[0]
-
-
-def lines_of(path: Path) -> int:
-    """Return the number of lines of a file that is not compressed, if only "\n" ends a line."""
-    return _content_and_lines(path)[1]
-
-
-def _content_and_lines(path: Path) -> tuple[str, int]:
     state = _state(path)
     return _read_through(path, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
 
 
 @cache
-def _read_through(path: Path, _state: tuple[int, ...]) -> tuple[str, int]:
-    digest, lines, last = hashlib.sha256(), 0, b"\n"
+def _read_through(path: Path, _state: tuple[int, ...]) -> str:
     try:
         with open(path, "rb") as file:
-            while block := file.read(BLOCK):
-                digest.update(block)
-                lines += block.count(b"\n")
-                last = block[-1:]
-        return digest.hexdigest(), lines + (last != b"\n")
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise BanyanError(f"cannot read {path}: {error.strerror}") from None
 
@@ -153,9 +136,6 @@ class HubSet:
 
     def mark_before(self) -> list[Any]:
         return [self.name, str(self._rows.info.version), str(self._rows._fingerprint), self.size]
-
-    def likely_rows(self) -> int:
-        return self.size
 
     def chunks(self, report: Report, moved: Moved) -> Iterator[Chunk]:
         return _texts(self._values(moved), report)

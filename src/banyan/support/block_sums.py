@@ -36,6 +36,12 @@ class BlockSums:
             self.size += len(rest[:room])
             rest = rest[room:]
 
+    def read_first(self, path: Path) -> None:
+        """Read the first block of a file again, which has changed."""
+        with open(path, "rb") as file:
+            if data := file.read(BLOCK):
+                self._sums[0] = zlib.crc32(data)
+
     def values(self) -> dict[str, Any]:
         return {"form": FORM, "bytes": self.size, "blocks": [f"{crc:08x}" for crc in self._sums]}
 
