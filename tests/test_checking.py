@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from banyan import Banyan, train
+from banyan import Banyan, block_sums, train
 from banyan.checking import check
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
 from banyan.search.index import Index, Maker
-from banyan.support import block_sums, checksums
+from banyan.support import checksums
 from tests.helpers.corpora import write_lines
 from tests.helpers.places import TESTS
 

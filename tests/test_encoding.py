@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from banyan import encoding, formats
+from banyan import block_sums, encoding, formats
 from banyan.commands import main
 from banyan.compact import PRECISIONS
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
-from banyan.support import block_sums, checksums, files
+from banyan.support import checksums, files
 from banyan.support.needs import pip_install
 from tests.helpers.corpora import LINES
 from tests.helpers.models import tiny_model

@@ -9,10 +9,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from banyan import block_sums
 from banyan.encoder import SETTINGS, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.folders import unfinished_of
-from banyan.support import block_sums, checksums, files
+from banyan.support import checksums, files
 
 if TYPE_CHECKING:
     from banyan.search.index import Index

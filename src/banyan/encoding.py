@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from banyan import block_sums
 from banyan._version import __version__
+from banyan.block_sums import BlockSums
 from banyan.compact import Form, Precision
 from banyan.corpus.reading import Corpus, in_blocks
 from banyan.corpus.report import Report
 from banyan.corpus.sources import as_recorded
 from banyan.errors import BanyanError
 from banyan.formats import Writer, writer_for
-from banyan.support import block_sums, checksums, files, threads
-from banyan.support.block_sums import BlockSums
+from banyan.support import checksums, files, threads
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan

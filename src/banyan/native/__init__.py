@@ -5,6 +5,7 @@ pieces.c   text to pieces: what tokenizer/kernels.py does
 trees.c    tokens to trees and their roots: backends/_numba/trees.py
 words.c    the lexical dimensions: backends/_numba/lexical.py and word_ngrams.py
 vectors.h  the loops over columns, compiled for each instruction set by vectors.c
+crc.c      checksums: zlib.crc32, faster
 objects.c  the tables as Python objects. Every index in them is checked when they are made
 module.c   functions on texts and buffers
 

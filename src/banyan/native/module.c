@@ -384,6 +384,27 @@ static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
     return fine ? Py_NewRef(Py_None) : NULL;
 }
 
+/* --- Checksums --- */
+
+/* fold(data, crc) -> 16 bytes: zlib.crc32(data, crc) is zlib.crc32(these, 0xFFFFFFFF). The size of `data` must be a multiple
+   of 64. */
+static PyObject *fold(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *given;
+    unsigned int crc;
+    Py_buffer data;
+    if (!PyArg_ParseTuple(args, "OI", &given, &crc) || !get(given, &data, 1, false, "data"))
+        return NULL;
+    bool wrong = refuse(data.len == 0 || data.len % 64, "the size of data");
+    PyObject *folded = wrong ? NULL : PyBytes_FromStringAndSize(NULL, 16);
+    if (folded) {
+        Py_BEGIN_ALLOW_THREADS;
+        fold_bytes(data.buf, data.len, crc, (uint8_t *)PyBytes_AS_STRING(folded));
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&data);
+    return folded;
+}
+
 /* --- The module --- */
 
 /* use(instructions): compute with this instruction set; for tests, while nothing else computes. */
@@ -416,6 +437,8 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMethodDef on_some_machines[] = {{"fold", fold, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void) {
@@ -423,7 +446,8 @@ PyMODINIT_FUNC PyInit__kernels(void) {
     if (!module)
         return NULL;
     PyObject *names = instructions();
-    if (names && make_types(module) && PyModule_AddObjectRef(module, "INSTRUCTIONS", names) == 0) {
+    bool fine = !can_fold() || PyModule_AddFunctions(module, on_some_machines) == 0;
+    if (fine && names && make_types(module) && PyModule_AddObjectRef(module, "INSTRUCTIONS", names) == 0) {
         Py_DECREF(names);
         return module;
     }

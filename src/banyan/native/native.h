@@ -53,6 +53,12 @@ static inline int64_t power_above(int64_t entries) { /* slots of a hash table th
     return slots;
 }
 
+/* --- Checksums --- */
+
+bool can_fold(void); /* whether this machine has the instructions */
+/* Fold n bytes, a multiple of 64 and not 0, into 16 with the same CRC-32. `crc` is that of the bytes before. */
+void fold_bytes(const uint8_t *bytes, int64_t n, uint32_t crc, uint8_t out[16]);
+
 /* --- Repeated tokens and words --- */
 
 typedef struct {

@@ -1,6 +1,5 @@
 """Tools that the other packages share. They know nothing about models.
 
-block_sums checksums of a large file, block by block
 checksums  checksums of files, as sha256sum writes them
 compiling  Numba's compiler, with a folder for what it compiles
 devices    choose a torch device; deterministic runs
