@@ -160,7 +160,7 @@ class Config:
     sublinear_tf: bool = setting(
         False, "when encoding, keep only 1 + ln n of a token's n occurrences in a text", TEXT
     )
-    punctuation: bool = setting(True, "when encoding, keep punctuation marks as leaves", TEXT)
+    end_marks: bool = setting(True, "when encoding, keep full stops, question marks and the like as leaves", TEXT)
     min_pieces: int = setting(4, "skip shorter sentences in training, in subwords", TEXT, COUNT)
     max_pieces: int = setting(200, "skip longer sentences in training, in subwords", TEXT, COUNT)
     passage_sentences: int = setting(
@@ -390,7 +390,7 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "vocab_factor": 2.0,
     "zero_digits": False,
     "sublinear_tf": True,
-    "punctuation": False,
+    "end_marks": False,
     "passage_sentences": 2,
     "init_sketch": 0.5,
     "init_ppmi": 1.0,
@@ -412,7 +412,7 @@ _TAUGHT: dict[str, Any] = {  # docs/teacher.md has the reasons
     "lexical_dim": 512,
     "lexical_weight": 0.5,
     "lexical_ngrams": "pieces",
-    "punctuation": True,
+    "end_marks": True,
     "dropout": 0.0,
     "min_pieces": 1,
     "final_lr_frac": 0.0,

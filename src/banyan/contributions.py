@@ -45,7 +45,7 @@ def contributions(
 
 def _sketches(model: Banyan, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """What each leaf contributes to the sketch of a text, int64 [n, D]. An occurrence that is not a leaf
-    counts as one of the last leaf with the same token, and punctuation as part of the leaf before it."""
+    counts as one of the last leaf with the same token, and an end mark as part of the leaf before it."""
     if model._words is None:
         return model.weights["lexical"][tokens[kept]]
     number = {place: leaf for leaf, place in enumerate(kept.tolist())}

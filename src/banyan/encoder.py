@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _Texts = list[str] | tuple[str, ...]
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
-_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words", "punctuation")
+_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words", "end_marks")
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 _CPU_BATCH = 64  # texts that a thread encodes at a time, at least, if there are so many
 
@@ -417,7 +417,7 @@ class Banyan:
         """Return the tree that the model induces over a text, with the embedding of every phrase.
 
         A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ... One
-        without punctuation leaves punctuation marks out."""
+        without end_marks leaves out the marks that end a sentence."""
         return self._tree(*self._read(text))
 
     def _read(self, text: str) -> tuple[str, np.ndarray, np.ndarray, list[tuple[int, int]], Forest]:

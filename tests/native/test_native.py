@@ -40,12 +40,12 @@ TEXTS = [
 ]
 PAPER = {"preset": "paper", "subword_model": "bpe"}
 DEFAULT = {"subword_model": "unigram", "sublinear_tf": True, "lexical_dim": 24, "lexical_ngrams": "words"}
-DEFAULT |= {"punctuation": False}
+DEFAULT |= {"end_marks": False}
 KINDS = {
     "paper": PAPER,
     "default": DEFAULT,
     "lexical pieces": DEFAULT | {"lexical_ngrams": "pieces", "subword_model": "bpe"},
-    "every word": PAPER | {"punctuation": False},
+    "every word": PAPER | {"end_marks": False},
     "whole words": DEFAULT | {"whole_words": True},
     "taught": DEFAULT | {"taught_dim": 8, "lexical_dim": 7},
     "linear": PAPER | {"functions": "linear"},

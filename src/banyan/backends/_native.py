@@ -111,7 +111,7 @@ class Flags(NamedTuple):
 
     kept: np.ndarray  # the occurrences of a token that are leaves; empty: all
     words: np.ndarray  # uint8 [V]: what each piece can be in a word; empty if words do not matter
-    marks: np.ndarray  # uint8 [V]: whether a piece is punctuation; empty if punctuation is kept
+    marks: np.ndarray  # uint8 [V]: whether a piece is an end mark; empty if these are leaves
 
     @classmethod
     def of(cls, choice: LeafChoice) -> Flags:

@@ -23,10 +23,11 @@ _FEWEST_BLOCKS, _LONGEST_BLOCK = 10, 50  # fewer or longer blocks of lines do no
 
 _SOFT = ".!?…．"  # these end a sentence only if white space follows
 _HARD = "。｡！？‼⁇⁈⁉।॥؟۔።፧፨։။។៕།༎"  # these always end one
+END_MARKS = _SOFT + _HARD
 _CLOSING = "\"'”’»›)]}」』）】》〉］｝"
 _OPENING = "\"'“‘„‚«‹([{「『（【《〈［｛¿¡-–—•*"
-_END = re.compile(rf"([{re.escape(_SOFT + _HARD)}]+)[{re.escape(_CLOSING)}]*(?:\[\d{{1,3}}\])*(\s*)")
-_ENDS_LINE = re.compile(rf"[{re.escape(_SOFT + _HARD)}:][{re.escape(_CLOSING)}]*$")
+_END = re.compile(rf"([{re.escape(END_MARKS)}]+)[{re.escape(_CLOSING)}]*(?:\[\d{{1,3}}\])*(\s*)")
+_ENDS_LINE = re.compile(rf"[{re.escape(END_MARKS)}:][{re.escape(_CLOSING)}]*$")
 
 
 def _words(text: str) -> frozenset[str]:

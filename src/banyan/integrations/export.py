@@ -155,7 +155,7 @@ _FEW = """
         keeps = Cast <to = 9> (some_hit)
         counts = Compress <axis = 0> (own, keeps)
 """
-# A text of nothing but punctuation keeps its marks.
+# A text of nothing but end marks keeps them.
 _WITHOUT_MARKS = """
         mark = Gather(marks, counts)
         word = Sub(step, mark)

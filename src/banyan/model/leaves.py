@@ -1,20 +1,20 @@
-"""Which tokens of a text are the leaves of its tree when it is encoded (sublinear_tf, punctuation).
+"""Which tokens of a text are the leaves of its tree when it is encoded (sublinear_tf, end_marks).
 
 Training takes all tokens.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from banyan.corpus.sentences import END_MARKS
 from banyan.model.graph import kept_occurrences
 from banyan.model.whole_words import WordPieces, joined_tokens
-from banyan.model.word_ngrams import OTHER, Spelling, spelling
+from banyan.model.word_ngrams import Spelling, spelling
 from banyan.tokenizer.rules import START
 
 if TYPE_CHECKING:
@@ -31,19 +31,17 @@ class Leaves(NamedTuple):
 
 @dataclass(frozen=True)
 class LeafChoice:
-    """Chooses the leaves of texts. A text of nothing but punctuation keeps its marks."""
+    """Chooses the leaves of texts. A text of nothing but end marks keeps them."""
 
     sublinear_tf: bool = False
-    marks: np.ndarray | None = None  # bool [V]: pieces that are punctuation; None if they are leaves too
+    marks: np.ndarray | None = None  # bool [V]: pieces that are end marks, if these are left out
     words: WordPieces | None = None  # if the pieces of a word merge first
 
     @classmethod
     def of(cls, config: Config, pieces: Sequence[str], spelt: Spelling | None = None) -> LeafChoice:
         """spelt: of the pieces, if it is known."""
-        if spelt is None and (config.whole_words or not config.punctuation):
-            spelt = spelling(pieces)
-        marks = None if config.punctuation or spelt is None else marks_among(pieces, spelt)
-        return cls(config.sublinear_tf, marks, WordPieces.of(spelt) if config.whole_words and spelt else None)
+        words = WordPieces.of(spelt or spelling(pieces)) if config.whole_words else None
+        return cls(config.sublinear_tf, None if config.end_marks else marks_among(pieces), words)
 
     @property
     def takes_all(self) -> bool:
@@ -68,13 +66,10 @@ class LeafChoice:
         return Leaves(tokens[kept], before[offsets], None if joined is None else _of_kept(joined, kept))
 
 
-def marks_among(pieces: Sequence[str], spelt: Spelling) -> np.ndarray:
-    """Which pieces are punctuation, bool [V]: all their characters are punctuation or symbols such as $ and +. Emoji
-    are not."""
-    marks = spelt.kind == OTHER
-    for piece in np.flatnonzero(marks).tolist():
-        marks[piece] = all(unicodedata.category(character) != "So" for character in pieces[piece].replace(START, ""))
-    return marks
+def marks_among(pieces: Sequence[str]) -> np.ndarray:
+    """Which pieces consist of marks that end a sentence, such as the full stop, bool [V]."""
+    ends = frozenset(END_MARKS)
+    return np.array([bool(word := piece.removeprefix(START)) and ends.issuperset(word) for piece in pieces], np.bool_)
 
 
 def _of_kept(joined: np.ndarray, kept: np.ndarray) -> np.ndarray:

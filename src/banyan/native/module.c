@@ -116,7 +116,7 @@ typedef struct {
     const Lexical *lexical; /* or NULL */
     int64_t columns, kept[32], n_kept;
     const uint8_t *words; /* of each piece: BEGINS, SOLID, BLANK; or NULL */
-    const uint8_t *marks; /* of each piece: whether it is punctuation, and no leaf; or NULL */
+    const uint8_t *marks; /* of each piece: whether it is an end mark, and no leaf; or NULL */
     float *out;
     uint8_t *left, *missing;
 } Work;
@@ -198,7 +198,7 @@ static bool keep(const Work *work, Pending *text, Repeats *repeats) {
     }
     if (!begin_text(repeats, text->n))
         return false;
-    bool has_words = false; /* a text of nothing but punctuation keeps its marks */
+    bool has_words = false; /* a text of nothing but end marks keeps them */
     for (int64_t at = 0; work->marks && !has_words && at < text->n; at++)
         has_words = !work->marks[text->tokens[at]];
     text->n_leaves = 0;
@@ -336,7 +336,7 @@ static bool take_kept(Work *work, PyObject *of_kept) {
 
 /* embed(pieces, characters, trees, lexical or None, columns, kept, words, marks, texts, out, left, missing): the
    embeddings of texts go to `out` [n, columns]. `words` [V] says what pieces can be in a word, and `marks` [V] which are
-   punctuation; either may be empty. `left` [n] says which texts could not be split, `missing` which pages of characters
+   end marks; either may be empty. `left` [n] says which texts could not be split, `missing` which pages of characters
    were missing. */
 static PyObject *embed(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *pieces, *characters, *trees, *lexical, *kept, *given;

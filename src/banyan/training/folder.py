@@ -29,7 +29,7 @@ _COPIES = "copies-"  # of what can be read only once, until the run begins: the 
 # Settings that a model given as --init fixes.
 _FIXED = (
     "dim", "channels", "functions", "structure", "whole_words",
-    "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf", "punctuation",
+    "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf", "end_marks",
     "lexical_dim", "lexical_weight", "lexical_ngrams", "taught_dim", "taught_weight",
 )  # fmt: skip
 TAUGHT_DIM = 256  # dimensions that translations add to a model
@@ -126,7 +126,7 @@ class RunFolder:
         fixed = {name: found[name] for name in _FIXED}
         if given.parallel:
             fixed |= _with_taught_part(found, given, asked.get("taught_dim", TAUGHT_DIM))
-            for name in ("lexical_weight", "taught_weight", "punctuation"):  # a third part changes the balance
+            for name in ("lexical_weight", "taught_weight", "end_marks"):  # a third part changes the balance
                 del fixed[name]
         for name, value in fixed.items():
             if asked.get(name, value) != value:
