@@ -16,6 +16,7 @@ pytest.importorskip("lancedb")
 pytest.importorskip("sklearn")
 
 from banyan import BanyanError
+from banyan.explorer import map_page
 from banyan.search import clusters
 from banyan.search.clusters import divided, near_duplicates, overview, typical_phrases
 from banyan.search.index import Index, Maker
@@ -174,6 +175,34 @@ def test_the_file_finds_colours_and_lassos(index, tmp_path):
         page.mouse.up()
         until(page, "document.querySelectorAll('.side ol > li').length === 124")
         assert page.evaluate("document.querySelectorAll('.side script').length") == 0
+
+
+PAINTED = """const put = CanvasRenderingContext2D.prototype.putImageData; window.painted = 0;
+CanvasRenderingContext2D.prototype.putImageData = function (...given) { window.painted++; put.apply(this, given); };"""
+
+
+def test_100_000_points_are_painted_only_when_they_move_and_then_in_fewer_pixels(tmp_path):
+    n, rng = 100_000, np.random.default_rng(0)
+    x, y = rng.integers(0, 65_536, (2, n)).tolist()
+    clusters = [{"number": 1, "name": "all", "size": n, "x": 0, "y": 0}]
+    data = {"x": x, "y": y, "cluster": [1] * n, "clusters": clusters, "rows": n, "columns": {}}
+    data |= {name: ["a text"] * n for name in ("text", "place")}
+    (tmp_path / "map.html").write_text(map_page("many", data), encoding="utf-8")
+    with chromium() as browser, opened(browser, device_scale_factor=2) as page:
+        page.add_init_script(PAINTED)
+        page.goto((tmp_path / "map.html").as_uri())
+        width = "document.querySelector('canvas').width === {} * document.querySelector('canvas').clientWidth"
+        until(page, "window.painted > 0 && " + width.format(2))
+        box = page.locator("canvas").bounding_box()
+        page.wait_for_timeout(100)
+        before = page.evaluate("window.painted")
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=5)
+        until(page, "!document.querySelector('.ring').hidden")
+        assert page.evaluate("window.painted") == before
+        page.mouse.wheel(0, -100)
+        until(page, width.format(1))
+        until(page, width.format(2))
+        assert page.evaluate("window.painted") >= before + 2
 
 
 # --- The commands ----------------------------------------------------------------------------------------------------

@@ -1,14 +1,15 @@
 // A map of many points on a canvas, with its panel: search, clusters, colours, a lasso, a list. The points are painted
-// pixel by pixel, which takes a few milliseconds for 100,000 of them, with or without a graphics card.
+// pixel by pixel, which takes a few milliseconds for 100,000 of them, with or without a graphics card. What follows the
+// pointer is not on the canvas, so that they are painted only when they move; while they do, in fewer pixels if they are many.
 
-const EDGE = 65536, LISTED = 200;
+const EDGE = 65536, LISTED = 200, MANY = 20000;
 
 function plot(stage, { x, y }, told) {
   const n = x.length, canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Map of texts; similar texts are close together. Arrows move, + and − zoom, 0 shows all." });
-  const tip = make("div", { class: "tip", hidden: true }), draw = canvas.getContext("2d");
-  let width = 1, height = 1, ratio = 1, scale = 1, left = 0, top = 0, waiting = false, image = null, pixels = null;
+  const tip = make("div", { class: "tip", hidden: true }), ring = make("div", { class: "ring", hidden: true }), lassoed = make("div", { class: "lassoed", hidden: true }), draw = canvas.getContext("2d");
+  let width = 1, height = 1, ratio = 1, scale = 1, left = 0, top = 0, waiting = false, image = null, pixels = null, moved = 0;
   let groups = new Int32Array(n), palette = [[120, 120, 120]], bright = null, labels = [], pointed = -1, lasso = null, drawing = false;
-  stage.append(canvas, tip);
+  stage.append(canvas, lassoed, ring, tip);
 
   const CELLS = 128, cell = value => Math.max(0, Math.min(CELLS - 1, value >> 9));
   const begins = new Int32Array(CELLS * CELLS + 1), order = new Int32Array(n);  // a grid finds the points near the pointer
@@ -23,12 +24,13 @@ function plot(stage, { x, y }, told) {
   };
   const ends = [...edges(x), ...edges(y)];
 
+  const sharp = () => moved && n > MANY ? 1 : Math.min(window.devicePixelRatio || 1, 2);
   function fit() {
-    ratio = Math.min(window.devicePixelRatio || 1, 2);
+    ratio = sharp();
     width = Math.max(1, canvas.clientWidth); height = Math.max(1, canvas.clientHeight);
     canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
     image = draw.createImageData(canvas.width, canvas.height);
-    pixels = image.data;
+    pixels = new Uint32Array(image.data.buffer);
   }
   function seeAll() {
     scale = 0.88 * Math.min(width / (ends[1] - ends[0]), height / (ends[3] - ends[2]));
@@ -39,6 +41,11 @@ function plot(stage, { x, y }, told) {
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => { waiting = false; paintNow(); });
+  }
+  function move() {
+    clearTimeout(moved);
+    moved = setTimeout(() => { moved = 0; paint(); }, 200);
+    paint();
   }
 
   const colour = name => getComputedStyle(stage).getPropertyValue(name).trim();
@@ -51,34 +58,38 @@ function plot(stage, { x, y }, told) {
     return { found, r };
   }
 
+  // Colours are 0xaabbggrr: red and blue are mixed in one multiplication, green in another.
+  const RED_BLUE = 0xff00ff, GREEN = 0xff00;
+  const packed = ([red, green, blue]) => (255 << 24 | blue << 16 | green << 8 | red) >>> 0;
+
   function paintNow() {
     if (!canvas.isConnected) return;  // another view is shown
-    const back = hex(colour("--card")), quiet = hex(colour("--quiet")), wide = canvas.width, high = canvas.height;
-    new Uint32Array(pixels.buffer).fill(new Uint32Array(new Uint8Array([...back, 255]).buffer)[0]);
+    if (ratio !== sharp()) fit();
+    const wide = canvas.width, high = canvas.height;
+    pixels.fill(packed(hex(colour("--card"))));
     const zoomed = Math.max(1, scale * EDGE / Math.min(width, height));
     const size = ratio * Math.max(1.1, Math.min(6, 70 / Math.sqrt(n) * Math.sqrt(zoomed)));
     const some = bright !== null, shapes = [disc(Math.max(0.8, size * (some ? 0.7 : 1))), disc(some ? Math.max(size, 2 * ratio) : size)];
     for (const lit of some ? [0, 1] : [1]) {
-      const { found, r } = shapes[lit], alpha = lit ? 204 : 128, offsets = Int32Array.from(found, ([dx, dy]) => 4 * (dy * wide + dx));
-      const flat = Uint8Array.from((lit ? palette : [quiet]).flat());
+      const { found, r } = shapes[lit], alpha = lit ? 204 : 128, rest = 256 - alpha, offsets = Int32Array.from(found, ([dx, dy]) => dy * wide + dx);
+      const colours = (lit ? palette : [hex(colour("--quiet"))]).map(packed);
+      const redBlue = Int32Array.from(colours, one => Math.imul(one & RED_BLUE, alpha)), green = Int32Array.from(colours, one => (one & GREEN) * alpha);
       for (let i = 0; i < n; i++) {
         if (some && bright[i] !== lit) continue;
         const px = Math.round((x[i] * scale + left) * ratio), py = Math.round((y[i] * scale + top) * ratio);
         if (px < r || py < r || px >= wide - r || py >= high - r) continue;
-        const of = lit ? 3 * groups[i] : 0, red = flat[of], green = flat[of + 1], blue = flat[of + 2], middle = 4 * (py * wide + px);
+        const of = lit ? groups[i] : 0, own = redBlue[of], ownGreen = green[of], middle = py * wide + px;
         for (let k = 0; k < offsets.length; k++) {
-          const at = middle + offsets[k];
-          pixels[at] += alpha * (red - pixels[at]) >> 8;
-          pixels[at + 1] += alpha * (green - pixels[at + 1]) >> 8;
-          pixels[at + 2] += alpha * (blue - pixels[at + 2]) >> 8;
+          const at = middle + offsets[k], there = pixels[at];
+          pixels[at] = 0xff000000 | (Math.imul(there & RED_BLUE, rest) + own) >>> 8 & RED_BLUE | (there & GREEN) * rest + ownGreen >>> 8 & GREEN;
         }
       }
     }
     draw.putImageData(image, 0, 0);
     draw.setTransform(ratio, 0, 0, ratio, 0, 0);
     paintLabels();
-    paintMarks(size / ratio);
     draw.setTransform(1, 0, 0, 1, 0, 0);
+    mark();
   }
 
   function paintLabels() {  // larger clusters first; one that would cover another is left out
@@ -95,10 +106,11 @@ function plot(stage, { x, y }, told) {
     }
     canvas.dataset.labels = taken.length;
   }
-  function paintMarks(size) {
-    draw.strokeStyle = colour("--ink"); draw.lineWidth = 2;
-    if (pointed >= 0) { draw.beginPath(); draw.arc(x[pointed] * scale + left, y[pointed] * scale + top, size + 5, 0, 7); draw.stroke(); }
-    if (lasso?.length > 1) { draw.beginPath(); for (const [lx, ly] of lasso) draw.lineTo(lx * scale + left, ly * scale + top); draw.closePath(); draw.stroke(); }
+  function mark() {  // the point under the pointer, and the lasso
+    ring.hidden = pointed < 0;
+    if (pointed >= 0) ring.style.translate = `${x[pointed] * scale + left}px ${y[pointed] * scale + top}px`;
+    lassoed.hidden = !lasso;
+    if (lasso) lassoed.style.clipPath = `polygon(${lasso.map(([lx, ly]) => `${lx * scale + left}px ${ly * scale + top}px`)})`;
   }
 
   function nearest(px, py) {
@@ -130,7 +142,7 @@ function plot(stage, { x, y }, told) {
     if (i === pointed) return;
     pointed = i;
     tip.hidden = true;
-    paint();
+    mark();
     if (i >= 0) told.text(i).then(({ text, place }) => {
       if (pointed !== i) return;
       tip.replaceChildren(said(text), make("small", {}, said(place)));
@@ -143,11 +155,11 @@ function plot(stage, { x, y }, told) {
   function zoom(by, px = width / 2, py = height / 2) {
     by = Math.max(0.3 * Math.min(width, height) / EDGE / scale, Math.min(by, 3 / scale));
     left = px - (px - left) * by; top = py - (py - top) * by; scale *= by;
-    show(-1); paint();
+    show(-1); move();
   }
   function centre(i) {
     left = width / 2 - x[i] * scale; top = height / 2 - y[i] * scale;
-    pointed = -1; show(i);
+    pointed = -1; show(i); paint();
   }
 
   const down = new Map(), at = event => [event.offsetX, event.offsetY], there = ([px, py]) => [(px - left) / scale, (py - top) / scale];
@@ -155,12 +167,13 @@ function plot(stage, { x, y }, told) {
     canvas.setPointerCapture(event.pointerId);
     down.set(event.pointerId, at(event));
     lasso = down.size === 1 && (drawing || event.shiftKey) ? [there(at(event))] : null;
+    show(-1);
   });
   canvas.addEventListener("pointermove", event => {
     const from = down.get(event.pointerId), to = at(event);
     if (!from) return event.pointerType === "mouse" && show(nearest(...to));
-    if (lasso) { lasso.push(there(to)); return paint(); }
-    if (down.size === 1) { left += to[0] - from[0]; top += to[1] - from[1]; paint(); }
+    if (lasso) { lasso.push(there(to)); return mark(); }
+    if (down.size === 1) { left += to[0] - from[0]; top += to[1] - from[1]; move(); }
     else {
       const [other] = [...down].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
       zoom(Math.hypot(to[0] - other[0], to[1] - other[1]) / Math.max(1, Math.hypot(from[0] - other[0], from[1] - other[1])), ...other);
@@ -172,15 +185,15 @@ function plot(stage, { x, y }, told) {
     if (lasso?.length > 2) told.lassoed(inside(lasso));
     else if (event.pointerType !== "mouse") show(nearest(...at(event)));
     lasso = null;
-    paint();
+    mark();
   });
-  canvas.addEventListener("pointercancel", event => { down.delete(event.pointerId); lasso = null; });
+  canvas.addEventListener("pointercancel", event => { down.delete(event.pointerId); lasso = null; mark(); });
   canvas.addEventListener("pointerleave", event => { if (event.pointerType === "mouse") show(-1); });
   canvas.addEventListener("wheel", event => { event.preventDefault(); zoom(Math.exp(-event.deltaY * 0.0015), ...at(event)); }, { passive: false });
   canvas.addEventListener("dblclick", seeAll);
   canvas.addEventListener("keydown", event => {
     const step = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
-    if (step) { event.preventDefault(); left += step[0]; top += step[1]; paint(); }
+    if (step) { event.preventDefault(); left += step[0]; top += step[1]; move(); }
     if (event.key === "+" || event.key === "-") zoom(event.key === "+" ? 1.3 : 1 / 1.3);
     if (event.key === "0") seeAll();
   });
