@@ -17,7 +17,7 @@ pytest.importorskip("sklearn")
 
 from banyan import BanyanError
 from banyan.explorer import map_page
-from banyan.search import clusters
+from banyan.search import clusters, maps
 from banyan.search.clusters import divided, near_duplicates, overview, typical_phrases
 from banyan.search.index import Index, Maker
 
@@ -175,6 +175,33 @@ def test_the_file_finds_colours_and_lassos(index, tmp_path):
         page.mouse.up()
         until(page, "document.querySelectorAll('.side ol > li').length === 124")
         assert page.evaluate("document.querySelectorAll('.side script').length") == 0
+
+
+def test_words_of_many_clusters_name_none_even_if_one_has_most_of_them():
+    """As pronouns in biographies: in every other cluster now and then, in one cluster often."""
+    texts = {}
+    for number in range(1, 21):
+        often = 90 if number == 1 else 5 * (number % 2)
+        texts[number] = [f"topic{number} x{i}{' her' if i < often else ''}" for i in range(100)]
+    said = typical_phrases(texts)
+    assert said[1][0] == "topic1"
+    assert not any("her" in phrase.split() for phrases in said.values() for phrase in phrases)
+
+
+def test_vowels_that_only_some_texts_write_make_no_other_words():
+    both = [f"مُحَمَّدٌ رَسُول {i}" for i in range(9)] + [f"محمد رسول {i}" for i in range(9)]
+    texts = {1: both, 2: [f"بيت قديم {i}" for i in range(18)]}
+    assert typical_phrases(texts)[1][0] == "محمد رسول"
+
+
+def test_islands_are_drawn_near_and_stay_in_their_direction():
+    rng = np.random.default_rng(0)
+    plane = np.concatenate([rng.normal(size=(980, 2)), [50, 0] + 0.01 * rng.normal(size=(20, 2))])
+    drawn = maps._gathered(plane)
+    inside = np.linalg.norm(plane, axis=1) < 1.5
+    np.testing.assert_allclose(drawn[inside] - drawn[0], plane[inside] - plane[0], atol=1e-9)
+    assert 3 < drawn[-20:, 0].min() <= drawn[-20:, 0].max() < 10
+    assert np.abs(drawn[-20:, 1]).max() < 1
 
 
 PAINTED = """const put = CanvasRenderingContext2D.prototype.putImageData; window.painted = 0;

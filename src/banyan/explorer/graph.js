@@ -29,7 +29,8 @@
       }
     }
     const left = Math.min(...x.map((each, i) => each - widths[i] / 2)), right = Math.max(...x.map((each, i) => each + widths[i] / 2));
-    return { x: x.map(each => each - left + 30), width: right - left + 60, height: rows.length * ROW + 30, parents,
+    const mirrored = rightToLeft(nodes.map(node => node.height ? "" : node.text).join(" "));
+    return { x: x.map(each => mirrored ? right - each + 30 : each - left + 30), width: right - left + 60, height: rows.length * ROW + 30, parents,
       y: i => (rows.length - nodes[i].height) * ROW - 12 };
   }
 
@@ -96,7 +97,7 @@
       elements.forEach((element, j) => { element.classList.toggle("lit", j === i); element.classList.toggle("under", inside.has(j)); });
       for (const edge of edges) edge.classList.toggle("under", inside.has(edge.parent));
     }
-    return { svg, light, tools: zoomable(svg, at.width, at.height) };
+    return { svg, light, tools: zoomable(svg, at.width, at.height), form: `${at.width} / ${at.height}` };
   }
 
   function showGraph(place, state) {
@@ -105,7 +106,7 @@
     const asking = asker(), soon = later(250, load);
     const text = make("textarea", { id: "sentences", rows: 4, dir: "auto", oninput: () => { state.s = text.value; keep("graph", state); soon(); } });
     text.value = state.s;
-    const stage = make("div", { class: "stage" }), list = make("ol", {}), told = make("p", { class: "faint", "aria-live": "polite" });
+    const stage = make("div", { class: "stage fitted" }), list = make("ol", {}), told = make("p", { class: "faint", "aria-live": "polite" });
     const add = chosen.size > 0 && make("button", { type: "button", onclick: () => {
       text.value = [...new Set([...text.value.split("\n").filter(line => line.trim()), ...chosen])].join("\n");
       state.s = text.value; keep("graph", state, true); load();
@@ -127,9 +128,10 @@
         function point(i) {
           graph.light(i);
           items.forEach((item, number) => item.classList.toggle("lit", i >= 0 && nodes[i].of.includes(number)));
-          told.replaceChildren(...(i < 0 ? ["Drag to move, scroll or + and − to zoom. Nodes with a blue edge are shared."]
+          told.replaceChildren(...(i < 0 ? ["Point at a node to read its phrase. A number is a sentence; a blue edge, a phrase that several share. Drag to move, scroll or + and − to zoom."]
             : [said(short(nodes[i].text, 200)), `, in ${nodes[i].of.length} of ${inputs.length} sentences`]));
         }
+        stage.style.aspectRatio = graph.form;
         stage.replaceChildren(graph.svg, graph.tools);
         list.replaceChildren(...items);
         point(-1);

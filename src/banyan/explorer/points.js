@@ -97,7 +97,7 @@ function plot(stage, { x, y }, told) {
     draw.font = "600 13px system-ui, 'Noto Sans', sans-serif";
     draw.textAlign = "center"; draw.textBaseline = "middle"; draw.lineJoin = "round"; draw.lineWidth = 4;
     for (const label of labels) {
-      const at = [label.x * scale + left, label.y * scale + top], half = draw.measureText(label.text).width / 2 + 6;
+      const at = [label.x * scale + left, label.y * scale + top - 10], half = draw.measureText(label.text).width / 2 + 6;
       if (at[0] < half || at[1] < 12 || at[0] > width - half || at[1] > height - 12) continue;
       if (taken.some(([tx, ty, other]) => Math.abs(tx - at[0]) < half + other && Math.abs(ty - at[1]) < 20)) continue;
       taken.push([...at, half]);

@@ -5,6 +5,7 @@ Vectors are kept in a temporary file, not in memory, and texts are read when nee
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -28,11 +29,15 @@ LONGEST_PHRASE = 3  # words
 # A phrase does not begin or end with a common word:
 RARE = 0.008  # one that is in more of the texts than this,
 PEAK, PEAK_OF_FEW = 8.5, 0.75  # and in no cluster this many times as often as on average (of few: times their number);
+SELDOM, EVEN = 0.004, 0.45  # or in more than this, and in this share of all clusters half as often as on average,
+MANY_CLUSTERS = 10  # if there are so many;
 COMMON = 0.1  # in a script with one cluster, one that is in more of its texts than this
 FEW_TEXTS = 10  # clusters with fewer are not compared
 ALL_PAIRS = 50_000  # rows up to which all pairs are compared; in larger collections, only pairs within a cluster
 BLOCK = 2048
 DUPLICATE = 0.97  # cosine
+
+_VOWELS = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u064b-\u0652\u0670]")
 
 
 @dataclass(frozen=True)
@@ -166,8 +171,9 @@ def _common(within: dict[int, Counter[tuple[str, ...]]], texts: dict[int, list[s
     for word, found in shares.items():
         clusters = max(main[_script(word)], 1)
         mean = sum(found.values()) / clusters
-        spread = max(found.values()) / mean < min(PEAK, PEAK_OF_FEW * clusters)
-        if mean > RARE and (spread if clusters > 1 else mean > COMMON):
+        flat = mean > RARE and max(found.values()) / mean < min(PEAK, PEAK_OF_FEW * clusters)
+        even = mean > SELDOM and sum(share >= mean / 2 for share in found.values()) >= EVEN * clusters
+        if (flat or (even and clusters >= MANY_CLUSTERS)) if clusters > 1 else mean > COMMON:
             common.add(word)
     return common
 
@@ -179,10 +185,10 @@ def _script(word: str) -> str:
 
 
 def _counts(texts: list[str]) -> Counter[tuple[str, ...]]:
-    """Count the texts that contain each phrase."""
+    """Count the texts that contain each phrase. Vowels of Arabic and Hebrew, which few texts write, are dropped."""
     counts: Counter[tuple[str, ...]] = Counter()
     for text in texts:
-        said = [text[start:end].lower() for start, end in word_spans(text)][:500]
+        said = [_VOWELS.sub("", text[start:end].lower()) for start, end in word_spans(text)][:500]
         lengths = range(1, LONGEST_PHRASE + 1)
         counts.update({tuple(said[i : i + length]) for length in lengths for i in range(len(said) - length + 1)})
     return Counter({phrase: count for phrase, count in counts.items() if count > 1 or len(texts) < 10})

@@ -22,6 +22,7 @@ LONGEST_VALUE = 60  # characters of a column's value
 METHODS = ("umap", "pca")
 PRINCIPAL = 50  # principal components given to UMAP
 LAID_OUT = 20_000  # points that UMAP places; others are placed between those that they are nearest to
+INSIDE, NEARER = 0.9, 0.3  # points farther out than this share of them are drawn nearer: a logarithm, times this
 EDGE = 65_535  # the size of the map, in integer units
 _AT_ONCE = 4096
 
@@ -103,11 +104,20 @@ def laid_out(vectors: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
     """Return positions in the plane, integers [n, 2] from 0 to 65535."""
     reduced = _principal(vectors, PRINCIPAL if method == "umap" else 2)
     if method == "umap" and len(vectors) > NEIGHBOURS and reduced.shape[1] > 1:
-        reduced = _placed(reduced.astype(np.float32), seed)
+        reduced = _gathered(_placed(reduced.astype(np.float32), seed))
     plane = np.zeros((len(vectors), 2))
     plane[:, : min(2, reduced.shape[1])] = reduced[:, :2]
     low, high = plane.min(0), plane.max(0)
     return np.round((plane - low) / max(float((high - low).max()), 1e-9) * EDGE).astype(int)
+
+
+def _gathered(plane: np.ndarray) -> np.ndarray:
+    """Draw islands that lie far outside nearer to the middle, so that they do not take the room of all others."""
+    outward = plane - np.median(plane, axis=0)
+    far = np.linalg.norm(outward, axis=1, keepdims=True)
+    edge = max(float(np.quantile(far, INSIDE)), 1e-9)
+    beyond = np.maximum(far / edge, 1)
+    return outward * (1 + NEARER * np.log(beyond)) / beyond
 
 
 def _placed(points: np.ndarray, seed: int) -> np.ndarray:
