@@ -348,6 +348,7 @@ def test_a_missing_column_is_an_error_that_names_those_there_are(tmp_path):
         "its columns are title, body"
     )
     assert "no column of text" in refusal(write(tmp_path / "b.jsonl", '{"a": 1}'))
+    assert read(write(tmp_path / "c.csv", "id,text,year\n1,One fish.,1900\n"))[0] == ["One fish."]
     text = write(tmp_path / "a.txt", TEXT)
     assert f"{text} is a text file and has no column 'text'" in refusal(text, column="text")
 

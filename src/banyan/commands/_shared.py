@@ -34,7 +34,7 @@ def model_argument(parser: Any) -> None:
 
 
 def column_argument(parser: Any) -> None:
-    column = "name of the text column in JSON lines, Parquet, CSV or TSV input"
+    column = "name of the text column in JSON lines, Parquet, CSV or TSV input (default: the only one, or text)"
     parser.add_argument("--column", metavar="NAME", help=column)
 
 

@@ -16,6 +16,7 @@ from banyan.support.needs import needs
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # the base classes of pyarrow's errors
+USUAL = "text"  # the name of the text column in most data sets
 
 
 def json_rows(path: Path, report: Report, moved: Moved) -> Iterator[dict[str, object] | None]:
@@ -139,12 +140,14 @@ def strings(values: Any, report: Report) -> list[object]:
 
 
 def choose_column(column: str | None, kinds: dict[str, str], where: str) -> str:
-    """Return the column to read. kinds: column name -> type of its values."""
+    """Return the column to read: the one that was named, the only one with text, or `text`.
+
+    kinds: column name -> type of its values."""
     names = ", ".join(kinds)
     texts = text_columns(kinds)
     if column is None:
-        if len(texts) == 1:
-            return texts[0]
+        if len(texts) == 1 or USUAL in texts:
+            return USUAL if USUAL in texts else texts[0]
         raise BanyanError(f"{where} has {'several columns' if texts else 'no column'} of text: choose one with "
                           f"--column (in Python, column=); its columns are {names}")  # fmt: skip
     if column not in kinds:
