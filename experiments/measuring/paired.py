@@ -3,7 +3,8 @@
     python -m experiments.measuring.paired --cosines DIR
 
 DIR holds what `reproduce` and `taught` wrote with --keep-cosines: NAME-SEED.npz with the cosines of the pairs of each
-set. A figure is the mean over the seeds that are there. Writes experiments/results/paired.json.
+set. A figure is the mean over the seeds that are there. Writes experiments/results/paired.json. A run without cosines
+in DIR keeps the figures it has there, and its differences from TF-IDF.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from banyan.evaluate.suites import LANGUAGES
 from experiments.data import add_data_option, corpus_lines
 from experiments.measuring.baselines import IDF_LINES, TfIdf
 from experiments.places import RESULTS
+from experiments.records import entries
 from experiments.records.entries import keep
 
 COMMAND = "python -m experiments.measuring.paired --cosines DIR"
@@ -97,6 +99,20 @@ def _add(table: list[list[Any]], ours: dict[str, Outcome], theirs: dict[str, Out
     table[-1] += _told(*outcome.mean(list(paired.values())))
 
 
+def carried_over(found: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """The table with the figures that only an earlier one has, without differences from a default that has changed."""
+    columns, rows = list(found["columns"]), [list(row) for row in found["rows"]]
+    for name in RUNS:
+        if name in columns or before is None or name not in before["columns"]:
+            continue
+        figure = before["columns"].index(name)
+        difference = before["columns"].index("minus TF-IDF", figure)
+        columns += [name, "minus TF-IDF", "95%"]
+        for row, old in zip(rows, before["rows"], strict=True):
+            row += [old[figure], *old[difference : difference + 2]]
+    return {"columns": columns, "rows": rows}
+
+
 def _told(value: float, interval: Interval) -> list[Any]:
     return [round(value, 2), f"{interval.low:+.1f} to {interval.high:+.1f}"]
 
@@ -109,7 +125,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "paired.json")
     options = parser.parse_args()
     for suite in options.suites or TITLES:
-        rows = rows_of(suite, options.data, options.cosines)
+        rows = carried_over(rows_of(suite, options.data, options.cosines), entries.read(options.out).get(suite))
         keep(options.out, suite, {"title": TITLES[suite], **rows, "notes": NOTES, "command": COMMAND})
 
 
