@@ -39,8 +39,8 @@ def main() -> None:
         "rows": rows,
         "notes": [
             "Means over the seeds that were run (three or four). Each version was chosen on development sets, when the "
-            "figures of the rows above it had been seen; the last one, when those of a version without any punctuation among "
-            "the leaves had been seen as well (docs/experiments.md)"
+            "figures of the rows above it had been seen; the last one, when those of a version without any punctuation "
+            "among the leaves had been seen as well (docs/experiments.md)"
         ],
         "command": "python -m experiments.measuring.versions",
     }
