@@ -307,6 +307,15 @@ def test_an_interrupted_run_whose_rate_falls_goes_on_to_the_same_bits(corpus, tm
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
+def test_a_kill_between_the_tokenizer_and_its_checksum_leaves_it_to_the_next_run(corpus, tmp_path):
+    with interrupted_at(3):
+        train(corpus, tmp_path / "out", epochs=1, **SMALL)
+    before = (tmp_path / "out/training/SHA256SUMS").read_text()
+    (tmp_path / "out/training/SHA256SUMS").unlink()
+    train(corpus, tmp_path / "out", resume=True, **SMALL)
+    assert (tmp_path / "out/training/SHA256SUMS").read_text() == before
+
+
 # --- Windows ----------------------------------------------------------------------------------------------------------
 
 

@@ -262,6 +262,7 @@ class _Job:
                 self.tokenizer = self.tokenizer or _made_tokenizer(self.text, self.config, display)
                 if not self.begun:
                     self.tokenizer.save(self.own_tokenizer)
+                if not self.begun or not checksums.read(self.folder.work / checksums.SUMS):  # a kill came between
                     checksums.write(self.folder.work, [TOKENIZER])
                 display.note(f"vocabulary of {self.tokenizer.vocab_size:,} subwords")
         with us.together():
