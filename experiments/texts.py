@@ -38,7 +38,8 @@ TEXTS = {
         "cc-by-sa-4.0",
         "Arabic Wikipedia of September 2019 (motazsaad/arwikiExtracts), by the contributors of Wikipedia, CC BY-SA; "
         "Tyndale Open Study Notes (BibleAquifer), CC BY-SA 4.0; sentences collected by Common Voice, CC0. Only lines "
-        "that end in a full stop: headlines of unknown licence, which were mixed in, were told by its absence.",
+        "that end in a full stop: headlines of unknown licence, which were mixed in, were told by its absence, so a "
+        "few may remain.",
         _no_headline,
     ),
 }
