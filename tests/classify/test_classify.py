@@ -42,6 +42,13 @@ def test_a_classifier_knows_new_texts_and_says_how_sure_it_is(trained):
     assert p.max(1).mean() > 0.9
 
 
+def test_the_probabilities_of_a_text_do_not_depend_on_batch_mates(trained):
+    classifier, given = Classifier.from_pretrained(trained), texts(60, seed=2).columns[0]
+    together = classifier.predict_proba(given)
+    for n in (1, 2, 7):
+        np.testing.assert_array_equal(classifier.predict_proba(given[3 : 3 + n]), together[3 : 3 + n])
+
+
 def test_the_folder_is_a_model_too_and_says_what_it_is(trained, base, banyan):
     before, after = Banyan.from_pretrained(base), Banyan.from_pretrained(trained)
     assert not np.array_equal(before.encode("the cat sat"), after.encode("the cat sat"))
