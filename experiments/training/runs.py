@@ -74,8 +74,13 @@ def _ablation(name: str, preset: str, importance: int = 2, **settings: Any) -> E
     return Experiment(name, ("ablations",), importance, preset=preset, settings=settings)
 
 
-def _on_paragraphs(name: str, **settings: Any) -> Experiment:
-    return Experiment(name, ("paragraphs",), 1, PARAGRAPHS, "default", settings)
+def _on_paragraphs(preset: str) -> list[Experiment]:
+    """Running text in order, and the same text cut into sentences."""
+    cut = {"passage_sentences": 1}
+    return [
+        Experiment(f"{preset}-paragraphs", ("paragraphs",), 1, PARAGRAPHS, preset),
+        Experiment(f"{preset}-paragraphs-cut", ("paragraphs",), 1, PARAGRAPHS, preset, cut),
+    ]
 
 
 def _amount(amount: str, language: str = "en") -> Experiment:
@@ -115,8 +120,8 @@ _ALL = [
     Experiment("default", ("presets",), 1, preset="default"),
     Experiment("light", ("presets",), 1, preset="light"),
     *(Experiment(f"default-{name}", ("presets",), 1, name, preset="default") for name in LANGUAGES),
-    _on_paragraphs("default-paragraphs"),
-    _on_paragraphs("default-paragraphs-cut", passage_sentences=1),  # the same text, cut into sentences
+    *_on_paragraphs("default"),
+    *_on_paragraphs("light"),
     *map(_amount, (*MILLIONS, BOTH)),
     *(_amount(THIRD, name) for name in LANGUAGES),
     _spaced("banyan", "paper"),
