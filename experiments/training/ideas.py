@@ -106,6 +106,14 @@ _FIFTEENTH: dict[str, dict[str, Any]] = {
     "0": {},
     "whole-words": {"whole_words": True},
 }
+_SIXTEENTH: dict[str, dict[str, Any]] = {
+    "cut": {"passage_sentences": 1},
+    "2": {"passage_sentences": 2},
+    "3": {"passage_sentences": 3},
+    "cut-warm": {"passage_sentences": 1, "infonce_temperature": 0.1},
+    "2-warm": {"passage_sentences": 2, "infonce_temperature": 0.1},
+    "2-even": {"passage_sentences": 2, "infonce_min_part": 0.45},
+}
 
 
 def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
@@ -201,12 +209,19 @@ IDEAS = [
         for name, settings in _FOURTEENTH.items()
         for language in ("en", "ha")
     ),
-    # do the pieces of a word merge first? One epoch each, and before training
+    # do the pieces of a word merge first? One epoch each; in three languages also before training
     *(
         _idea(f"fifteenth-{name}{state}", {"epochs": 1, **settings}, group="fifteenth-list", language=language,
               preset="light", trained=not state)
-        for language in ("en", "ha", "mr")
+        for language in ("en", "ha", "mr", "hi", "te", "am", "af", "id", "ar")
         for state in ("-untrained", "")
         for name, settings in _FIFTEENTH.items()
+        if not state or language in ("en", "ha", "mr")
+    ),
+    # running text again, without reconstruction
+    *(
+        _idea(f"sixteenth-{name}", {"epochs": None, **settings}, group="sixteenth-list", language=PARAGRAPHS,
+              preset="light")
+        for name, settings in _SIXTEENTH.items()
     ),
 ]

@@ -120,6 +120,7 @@ _ALL = [
     Experiment("default", ("presets",), 1, preset="default"),
     Experiment("light", ("presets",), 1, preset="light"),
     *(Experiment(f"default-{name}", ("presets",), 1, name, preset="default") for name in LANGUAGES),
+    *(Experiment(f"light-{name}", ("presets",), 1, name, preset="light") for name in LANGUAGES),
     *_on_paragraphs("default"),
     *_on_paragraphs("light"),
     *map(_amount, (*MILLIONS, BOTH)),

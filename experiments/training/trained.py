@@ -67,7 +67,6 @@ def _banyan(
     experiment: Experiment, config: Config, text: Prepared, folder: Path, device: torch.device, display: Display
 ) -> Trained:
     model = BanyanModel(config, text.tokenizer.vocab_size).to(device)
-    model.read_words(text.tokenizer.pieces)
     model.precision = backends.choose_precision("auto", device)
     training: dict[str, Any] = {}
     place = RunFolder(folder)

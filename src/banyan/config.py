@@ -102,7 +102,6 @@ class Config:
         MODEL,
         choices=("induced", "random", "balanced", "right-branching"),
     )
-    whole_words: bool = setting(False, "merge the pieces of a word before anything else", MODEL)
     init_sketch: float = setting(
         0.0, "mean norm of the character n-gram sketch that token vectors start from (0: none)", MODEL, NOT_NEGATIVE
     )
@@ -161,6 +160,7 @@ class Config:
         False, "when encoding, keep only 1 + ln n of a token's n occurrences in a text", TEXT
     )
     end_marks: bool = setting(True, "when encoding, keep full stops, question marks and the like as leaves", TEXT)
+    whole_words: bool = setting(False, "when encoding, merge the pieces of a word before anything else", TEXT)
     min_pieces: int = setting(4, "skip shorter sentences in training, in subwords", TEXT, COUNT)
     max_pieces: int = setting(200, "skip longer sentences in training, in subwords", TEXT, COUNT)
     passage_sentences: int = setting(

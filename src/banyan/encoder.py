@@ -80,7 +80,7 @@ class Banyan:
         self.weights = weights
         self.embedding = weights["embedding"]
         self.functions = Functions(*(weights[name].astype(np.float64) for name in Functions._fields))
-        backend, place = choose_for_encoding(device, config.matrix_width, config.whole_words)
+        backend, place = choose_for_encoding(device, config.matrix_width)
         spelt = spelling(tokenizer.pieces) if config.hashes_words else None
         self.leaf_choice = LeafChoice.of(config, tokenizer.pieces, spelt)
         self._on_device, self._native = backend.on_device, backend.name == "native"
@@ -413,21 +413,22 @@ class Banyan:
 
     # --- Trees -------------------------------------------------------------------------------------------------------
 
-    def parse(self, text: str) -> Tree:
+    def parse(self, text: str, whole_words: bool | None = None) -> Tree:
         """Return the tree that the model induces over a text, with the embedding of every phrase.
 
         A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ... One
-        without end_marks leaves out the marks that end a sentence."""
-        return self._tree(*self._read(text))
+        without end_marks leaves out the marks that end a sentence. whole_words: whether the pieces of a word merge
+        first (None: as when the model encodes)."""
+        return self._tree(*self._read(text, self.leaf_choice.with_words(whole_words, self.tokenizer.pieces)))
 
-    def _read(self, text: str) -> tuple[str, np.ndarray, np.ndarray, list[tuple[int, int]], Forest]:
+    def _read(self, text: str, choice: LeafChoice) -> tuple[str, np.ndarray, np.ndarray, list[tuple[int, int]], Forest]:
         """Return a text, its tokens, which of them are leaves, the spans of these, and the tree over them."""
         _all_strings([text])
         text = without_surrogates(text)
         tokens, spans = self.tokenizer.encode_with_offsets(text)
         whole = np.array([0, len(tokens)])
-        kept = np.flatnonzero(self.leaf_choice.kept(tokens, whole))
-        leaves = self.leaf_choice.leaves(tokens, whole)
+        kept = np.flatnonzero(choice.kept(tokens, whole))
+        leaves = choice.leaves(tokens, whole)
         return text, tokens, kept, [spans[i] for i in kept], self._induced(leaves.tokens, leaves.joined)
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
@@ -500,7 +501,7 @@ class Banyan:
         """Return the contributions of each leaf and of the bias to the root: names and float64 vectors [n+1, E]."""
         from banyan.contributions import contributions
 
-        return contributions(self, *self._read(text))
+        return contributions(self, *self._read(text, self.leaf_choice))
 
     def token_sketches(self) -> np.ndarray:
         """Return the lexical sketch of every token by itself [V, D]."""

@@ -89,7 +89,9 @@ def use_all() -> None:
     for structure in SETTINGS["structure"].choices:
         for functions in (Functions(*[np.zeros(2)] * 7), linear):
             encoder = trees.Encoder(np.zeros((9, 256), np.float32), functions, CPU, structure)
-            encoder.on_device(torch.zeros(9, dtype=torch.int32), torch.tensor([0, 4, 9], dtype=torch.int32), 5)
+            tokens, offsets = torch.zeros(9, dtype=torch.int32), torch.tensor([0, 4, 9], dtype=torch.int32)
+            for joined in (None, tokens) if structure == "induced" else (None,):
+                encoder.on_device(tokens, offsets, 5, joined)
     loss.product = lambda a, b, out=None: torch.empty(a.shape[0], b.shape[1])  # the library's, and not on the CPU
     x, target, count = torch.zeros(30, 256), torch.arange(30, dtype=torch.int32), torch.tensor([29], dtype=torch.int32)
     for precision in ("bf16", "float32"):

@@ -45,12 +45,22 @@ def taught_folder(lexical_folder, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("kind", ["folder", "lexical_folder", "linear_folder", "taught_folder"])
+@pytest.fixture(scope="module")
+def whole_folder(lexical_folder, tmp_path_factory) -> Path:
+    """The same model, but the pieces of a word merge first and end marks are left out."""
+    model = Banyan.from_pretrained(lexical_folder)
+    model.config = dataclasses.replace(model.config, whole_words=True, end_marks=False)
+    model.save_pretrained(out := tmp_path_factory.mktemp("whole"))
+    return out
+
+
+@pytest.mark.parametrize("kind", ["folder", "lexical_folder", "linear_folder", "taught_folder", "whole_folder"])
 def test_the_onnx_graph_makes_the_same_trees(kind, request, tmp_path):
     pytest.importorskip("onnx", reason="onnx is not installed")
     model = Banyan.from_pretrained(request.getfixturevalue(kind))
     export.onnx(model, tmp_path / "onnx")
-    texts = [*TEXTS, *lines(100, seed=5), "the the the cat the the cat", "dog dog dog dog"]
+    repeats = ["the the the cat the the cat", "dog dog dog dog"]
+    texts = [*TEXTS, *lines(100, seed=5), *repeats, "(a well-known cat's 19.5.) ..."]
     tokens, offsets = model.tokenizer.encode(texts)
     expected = model.encode(texts)
     np.testing.assert_allclose(run_onnx(tmp_path / "onnx", tokens, offsets), expected, rtol=1e-4, atol=1e-6)

@@ -49,11 +49,11 @@ def named(name: str) -> Backend:
     raise ValueError(f"there is no back end {name!r}: choose one of {', '.join(NAMES)}")
 
 
-def choose(device: torch.device, matrix_width: int = 0, whole_words: bool = False) -> Backend:
+def choose(device: torch.device, matrix_width: int = 0) -> Backend:
     """Return the back end for a device. matrix_width: the size of linear functions; 0 if they are diagonal."""
     if device.type == "cpu":
         return named("numba")
-    return named("torch" if _why_not_triton(device, matrix_width, whole_words) else "triton")
+    return named("torch" if _why_not_triton(device, matrix_width) else "triton")
 
 
 def on_cpu() -> Encodes:
@@ -68,9 +68,7 @@ def on_cpu() -> Encodes:
     return Native(compiled)
 
 
-def choose_for_encoding(
-    device: str, matrix_width: int = 0, whole_words: bool = False
-) -> tuple[Encodes, torch.device | str]:
+def choose_for_encoding(device: str, matrix_width: int = 0) -> tuple[Encodes, torch.device | str]:
     """Return the back end for encoding on a device, and the device. "auto" takes a GPU if Triton runs on it, else
     the CPU."""
     if device == "cpu":
@@ -83,24 +81,22 @@ def choose_for_encoding(
             return on_cpu(), "cpu"
         raise
     place = devices.choose(device)
-    backend = choose(place, matrix_width, whole_words)
+    backend = choose(place, matrix_width)
     if backend.on_device:
         return backend, place
     if device == "auto":
         return on_cpu(), "cpu"
-    if whole_words:
-        raise BanyanError(f"encoding on {device} cannot merge whole words first, as this model does: use cpu")
     sizes = f", and linear functions whose size is a power of two up to {WIDEST}" if matrix_width else ""
     raise BanyanError(
         f"encoding on {device} needs Triton and a CUDA GPU of compute capability 8.0 or higher{sizes}: use cpu"
     )
 
 
-def choose_precision(name: str, device: torch.device, matrix_width: int = 0, whole_words: bool = False) -> str:
+def choose_precision(name: str, device: torch.device, matrix_width: int = 0) -> str:
     """Return float32, tf32 or bf16. "auto" is the fastest one that the device supports in hardware."""
     if name not in PRECISIONS:
         raise BanyanError(f"precision must be one of {', '.join(PRECISIONS)}, not {name!r}")
-    missing = _why_not_triton(device, matrix_width, whole_words)
+    missing = _why_not_triton(device, matrix_width)
     if name == "auto":
         return "float32" if missing else "bf16"
     if name != "float32" and missing:
@@ -108,14 +104,12 @@ def choose_precision(name: str, device: torch.device, matrix_width: int = 0, who
     return name
 
 
-def _why_not_triton(device: torch.device, matrix_width: int, whole_words: bool) -> str:
+def _why_not_triton(device: torch.device, matrix_width: int) -> str:
     """Return why the Triton kernels, and with them lower precision, cannot run on a device; empty if they can.
 
     The size of linear functions must be a power of two, and their matrices must fit into on-chip memory."""
     if device.type != "cuda":
         return f"is for CUDA GPUs, not for {device.type}"
-    if whole_words:
-        return "is for trees that may cut through words, not for whole_words"
     if find_spec("triton") is None:
         return "needs Triton, which is not installed"
     if matrix_width & (matrix_width - 1) or matrix_width > WIDEST:

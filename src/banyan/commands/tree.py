@@ -20,6 +20,7 @@ DESCRIPTION = "Each merge shows the cosine of its two children."
 EXAMPLES = (
     'banyan tree model/ "the cat sat on the mat"',
     'banyan tree model/ "the cat sat on the mat" -o tree.svg',
+    'banyan tree model/ "the cat sat on the mat" --whole-words',
     'banyan tree model/ --brackets "(S (NP the cat) (VP sat))"',
     "banyan tree model/ - --format json < sentences.txt > trees.jsonl",
 )
@@ -39,6 +40,8 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--brackets", action="store_true", help=brackets)
     bare = "TEXT is a bracketed tree without labels, such as ((the cat) sat)"
     parser.add_argument("--bare", action="store_true", help=bare)
+    words = "merge the pieces of a word before anything else, so that no phrase cuts through a word"
+    parser.add_argument("--whole-words", action="store_true", default=None, help=words)
     format_arguments(parser, list(_FORMATS))
 
 
@@ -57,7 +60,7 @@ def _trees(model: Banyan, options: argparse.Namespace) -> Iterator[Tree]:
         if options.brackets or options.bare:
             yield from model.parse_brackets(sentence, labels=not options.bare)
         else:
-            yield model.parse(sentence)
+            yield model.parse(sentence, options.whole_words)
 
 
 def _texts(options: argparse.Namespace) -> Iterator[str]:

@@ -96,8 +96,8 @@ banyan (int64[T] tokens, int64[n_and_1] offsets) => (float[n, $width] embeddings
         frontier = Gather(leaves, kept)
         size = Size(kept)
         merges = Sub(size, step)
-        root_row = Loop (merges, true, frontier) <
-            body = merge (int64 k, bool on, float[m, E] rows) => (bool still, float[l, E] merged) {
+        root_row$no_pairs = Loop (merges, true, frontier$pairs) <
+            body = merge (int64 k, bool on, float[m, E] rows$inside) => (bool still, float[l, E] merged$inside_left) {
             still = Identity(on)
             left = Slice(rows, zero, last, zero)
             right = Slice(rows, one, all, zero)
@@ -118,7 +118,8 @@ banyan (int64[T] tokens, int64[n_and_1] offsets) => (float[n, $width] embeddings
             furthest = ReduceMax <keepdims = 0> (distance, one)
             same = Equal(furthest, zero_)
             scores = Where(same, one_, clamped)
-            best = ArgMax <axis = 0> (scores)
+            $worth
+            best = ArgMax <axis = 0> (worth)
             second = Add(best, one)
             rest = Add(best, two)
             before = Slice(rows, zero, best, zero)
@@ -129,6 +130,7 @@ banyan (int64[T] tokens, int64[n_and_1] offsets) => (float[n, $width] embeddings
             sum = Add(of_a, of_b)
             parent = Add(sum, bias)
             merged = Concat <axis = 0> (before, parent, after)
+            $left
         }>
         root = ReduceSum <keepdims = 0> (root_row, zero)
         $embedding
@@ -165,6 +167,60 @@ _WITHOUT_MARKS = """
         stays = Or(is_word, no_words)
         kept = Compress <axis = 0> (counts, stays)
 """
+# Which neighbours among the leaves are in one word (model.whole_words.joined_tokens, model.leaves).
+_IN_WORDS = """
+        tokens_of_text = Size(own)
+        places = Range(nought, tokens_of_text, step)
+        begin_of = Gather(begins, own)
+        at_start = Equal(places, nought)
+        starts = Cast <to = 7> (at_start)
+        begun = Max(begin_of, starts)
+        word_of = CumSum(begun, nought)
+        letters = Gather(solids, own)
+        blank_of = Gather(blanks, own)
+        later_letters = Slice(letters, one, all, zero)
+        next_letters = Concat <axis = 0> (later_letters, zero)
+        later_begun = Slice(begun, one, all, zero)
+        next_begun = Concat <axis = 0> (later_begun, one)
+        goes_on_here = Sub(step, next_begun)
+        blank_before = Mul(blank_of, next_letters)
+        leads = Mul(blank_before, goes_on_here)
+        solid = Max(letters, leads)
+        word_column = Unsqueeze(word_of, one)
+        in_one_word = Equal(word_column, word_of)
+        as_numbers = Cast <to = 7> (in_one_word)
+        solid_in_word = Mul(as_numbers, solid)
+        up_to_here = Trilu <upper = 0> (solid_in_word)
+        from_here = Trilu <upper = 1> (solid_in_word)
+        number_so_far = ReduceSum <keepdims = 0> (up_to_here, one)
+        number_before = Sub(number_so_far, solid)
+        number_from_here = ReduceSum <keepdims = 0> (from_here, one)
+        some_before = Min(number_before, step)
+        some_from_here = Min(number_from_here, step)
+        joined = Mul(some_before, some_from_here)
+        run = CumSum(joined, nought)
+"""
+_PAIRS = """
+        left_place = Slice(kept_places, zero, last, zero)
+        right_place = Slice(kept_places, one, all, zero)
+        left_run = Gather(run, left_place)
+        right_run = Gather(run, right_place)
+        distance_apart = Sub(right_place, left_place)
+        joined_between = Sub(right_run, left_run)
+        pairs = Equal(distance_apart, joined_between)
+"""
+_WORTH = """
+            numbers = Cast <to = 7> (inside)
+            most = ReduceMax <keepdims = 1> (numbers, zero)
+            none_inside = Equal(most, zero)
+            may_merge = Or(inside, none_inside)
+            worth = Where(may_merge, scores, never)
+"""
+_LEFT = """
+            inside_before = Slice(inside, zero, best, zero)
+            inside_after = Slice(inside, second, all, zero)
+            inside_left = Concat <axis = 0> (inside_before, inside_after)
+"""
 _SKETCH = "sketches = Gather(beside, kept) sums = ReduceSum <keepdims = 0> (sketches, zero)"
 _PART = Template("""
         part_$i = Slice($row, first_$i, end_$i)
@@ -190,8 +246,6 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     config = model.config
     if config.structure != "induced":
         raise BanyanError(f"only models with induced trees can be exported to ONNX, not {config.structure} ones")
-    if config.whole_words:
-        raise BanyanError("a model that merges whole words first cannot be exported to ONNX: use --format static")
     if lexical and config.hashes_words:
         raise BanyanError(
             "ONNX cannot hash the n-grams of words: export without the lexical dimensions (--no-lexical), "
@@ -204,6 +258,7 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
             version=__version__,
             width=parts[-1].end,
             kept=_chosen(model.leaf_choice),
+            **_words_first(config.whole_words),
             through=_LINEAR if config.functions == "linear" else _DIAGONAL,
             embedding=_scaled(parts) if len(config.parts) > 1 else "embedding = Identity(root)",
         )
@@ -219,8 +274,27 @@ def onnx(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
 
 def _chosen(choice: LeafChoice) -> str:
     """The part of the graph that chooses leaves."""
-    occurrences = _FEW if choice.sublinear_tf else _ALL
-    return f"{occurrences}\n{_WITH_MARKS if choice.marks is None else _WITHOUT_MARKS}"
+    steps = [_FEW if choice.sublinear_tf else _ALL, _WITH_MARKS if choice.marks is None else _WITHOUT_MARKS]
+    if choice.words:
+        some = "Compress <axis = 0> (places, keeps)" if choice.sublinear_tf else "Identity(places)"
+        kept = "Identity(some_places)" if choice.marks is None else "Compress <axis = 0> (some_places, stays)"
+        steps += [_IN_WORDS, f"some_places = {some} kept_places = {kept}", _PAIRS]
+    return "\n".join(steps)
+
+
+def _words_first(wanted: bool) -> dict[str, str]:
+    """The parts of the loop over merges that let pairs within words merge first."""
+    if not wanted:
+        nothing = dict.fromkeys(("pairs", "no_pairs", "inside", "inside_left", "left"), "")
+        return {**nothing, "worth": "worth = Identity(scores)"}
+    return {
+        "pairs": ", pairs",
+        "no_pairs": ", no_pairs",
+        "inside": ", bool[p] inside",
+        "inside_left": ", bool[q] inside_left",
+        "worth": _WORTH,
+        "left": _LEFT,
+    }
 
 
 class _Part(NamedTuple):
@@ -262,6 +336,9 @@ def _constants(model: Banyan, parts: list[_Part]) -> list[Any]:
     whole: dict[str, Any] = {"counted": KEPT} if model.config.sublinear_tf else {}
     if model.leaf_choice.marks is not None:
         whole["marks"] = model.leaf_choice.marks
+    if words := model.leaf_choice.words:
+        whole |= {"begins": words.begins, "solids": words.solid, "blanks": words.blank, "nought": 0}
+        floats["never"] = -np.inf
     whole |= {"zero": [0], "one": [1], "two": [2], "last": [-1], "all": [np.iinfo(np.int64).max], "step": 1}
     for i, part in enumerate(parts):
         start = part.first if part.lexical else 0  # where the row begins that it is a slice of

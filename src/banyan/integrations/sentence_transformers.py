@@ -42,7 +42,6 @@ class BanyanModule(InputModule):
         self._banyan = as_model(model)
         config = replace(self._banyan.config, objective="contrastive", lexical_dim=0)  # the part that learns
         self.trees = BanyanModel(config, len(self._banyan.embedding))
-        self.trees.read_words(self._banyan.tokenizer.pieces)
         for name, parameter in self.trees.named_parameters():
             parameter.data = torch.from_numpy(self._banyan.weights[name].copy())
             parameter.requires_grad_(name in _ENCODES)

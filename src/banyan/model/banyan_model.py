@@ -4,7 +4,6 @@ the objective needs one."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +19,7 @@ from banyan.config import Config
 from banyan.model.dropout import NO_DROPOUT, Dropout
 from banyan.model.functions import Functions
 from banyan.model.graph import Forest, Graph, check_ragged, disentangled, entangle
-from banyan.model.whole_words import WordPieces, joined_tokens
-from banyan.model.word_ngrams import BUCKETS, spelling
+from banyan.model.word_ngrams import BUCKETS
 
 __all__ = ["BanyanModel", "Passes"]
 
@@ -51,7 +49,6 @@ class BanyanModel(nn.Module):
         self.embedding_before: Tensor | None = None  # token vectors to stay near
         self.moving_tokens: np.ndarray | None = None  # the only ones that can move away from them; None: all tokens
         self.sparse_gradients = False  # whether that of the embedding has only the rows of a batch
-        self.word_pieces: WordPieces | None = None  # of the vocabulary, if whole words merge first
         self.initialise(config.seed)
 
     @torch.no_grad()
@@ -86,11 +83,7 @@ class BanyanModel(nn.Module):
         """The back end chosen by name, or else the one for the device of the weights."""
         if self._backend:
             return backends.named(self._backend)
-        return backends.choose(self.embedding.device, self.config.matrix_width, self.config.whole_words)
-
-    def read_words(self, pieces: Sequence[str]) -> None:
-        """Tell the model what the pieces of its vocabulary are, if whole words merge first."""
-        self.word_pieces = WordPieces.of(spelling(pieces)) if self.config.whole_words else None
+        return backends.choose(self.embedding.device, self.config.matrix_width)
 
     def structure(
         self,
@@ -99,12 +92,8 @@ class BanyanModel(nn.Module):
         dropout: Dropout = NO_DROPOUT,
         joined: np.ndarray | None = None,
     ) -> Any:
-        """The graph of a batch, in the back end's own form. Merges see vectors after dropout. joined: as in Backend; by
-        default, if whole words merge first, that of all tokens."""
+        """The graph of a batch, in the back end's own form. Merges see vectors after dropout. joined: as in Backend."""
         tokens, offsets = check_ragged(tokens, offsets)
-        if self.config.whole_words and joined is None:
-            assert self.word_pieces is not None, "call read_words first"
-            joined = joined_tokens(tokens, offsets, self.word_pieces)
         plain, structure, halves = self.config.trees == "plain", self.config.structure, self.config.halves
         batch = tokens, offsets, self.embedding, self.functions
         return self.backend.structure(*batch, dropout, plain, structure, halves, joined)

@@ -1,12 +1,13 @@
-"""Which tokens of a text are the leaves of its tree when it is encoded (sublinear_tf, end_marks).
+"""Which tokens of a text are the leaves of its tree when it is encoded (sublinear_tf, end_marks), and which of them are
+in one word (whole_words).
 
-Training takes all tokens.
+Training takes all tokens, and knows no words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,6 +43,12 @@ class LeafChoice:
         """spelt: of the pieces, if it is known."""
         words = WordPieces.of(spelt or spelling(pieces)) if config.whole_words else None
         return cls(config.sublinear_tf, None if config.end_marks else marks_among(pieces), words)
+
+    def with_words(self, whole: bool | None, pieces: Sequence[str]) -> LeafChoice:
+        """The same leaves; whether their words merge first is chosen here, unless `whole` is None."""
+        if whole is None or whole == (self.words is not None):
+            return self
+        return replace(self, words=WordPieces.of(spelling(pieces)) if whole else None)
 
     @property
     def takes_all(self) -> bool:

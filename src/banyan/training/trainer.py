@@ -233,8 +233,7 @@ class _Job:
         self.teaching.check_settings(self.config)
         if self.config.pairs_weight or self.config.stay_weight:
             raise BanyanError("pairs_weight and stay_weight are settings of `banyan tune`: leave them out")
-        how = self.config.matrix_width, self.config.whole_words
-        self.precision = backends.choose_precision(precision, self.place, *how)
+        self.precision = backends.choose_precision(precision, self.place, self.config.matrix_width)
         paragraphs = self.config.passage_sentences > 1
         self.sources = text.corpus
         self.text = _corpus(*text, paragraphs, spool, us)
@@ -298,7 +297,6 @@ class _Job:
             summary = self.lessons.summary if self.lessons else report.summary()
             self.display.note(summary)
             model = BanyanModel(self.config, self.pieces.vocab_size).to(self.place)
-            model.read_words(self.pieces.pieces)
             model.precision = self.precision
             data = self.store, self.dev_store, self.pairs
             if self.lessons and self.teaching.parallel:

@@ -39,13 +39,11 @@ class Triton(Torch):
         halves: str = "side",
         joined: np.ndarray | None = None,
     ) -> Any:
-        trees.refuse_words(joined)
         device, table = embedding.device, embedding.detach()
         batch, noise = Batch.of(tokens, offsets, device, plain), Noise.of(dropout, device)
-        graphs = (
-            entangling.structure(batch, table, functions, noise, plain, salt, structure=structure, halves=halves)
-            for salt in count()
-        )
+        inside = None if joined is None else torch.from_numpy(joined.astype(np.int32)).to(device)
+        how: dict[str, Any] = {"structure": structure, "halves": halves, "joined": inside}
+        graphs = (entangling.structure(batch, table, functions, noise, plain, salt, **how) for salt in count())
         return next(graph for graph in graphs if not graph.collided)
 
     def up_and_down(

@@ -205,14 +205,15 @@ def structure(
     hash_bits: int = 64,
     structure: str = "induced",
     halves: str = "side",
+    joined: Tensor | None = None,
 ) -> DeviceGraph:
     """Induce the trees of a batch and turn them into one graph. A different `salt` gives different hashes, of which at
-    most `hash_bits` bits are used. structure, halves: as in the settings."""
+    most `hash_bits` bits are used. structure, halves, joined: as in Backend.structure."""
     T, B, L = len(batch.tokens), len(batch.offsets) - 1, len(batch.token)
     gates = gates_of(functions, embedding.shape[1])
     key = batch.tokens.new_empty(L + T - B, dtype=torch.int64)
     leaves = dropped_leaves(embedding.detach(), batch, key, noise, plain)
-    forest = induce(batch, leaves, gates, noise, plain, salt, hash_bits, structure)
+    forest = induce(batch, leaves, gates, noise, plain, salt, hash_bits, structure, joined)
     return entangle(forest, key, leaves, gates, noise, plain, halves)
 
 

@@ -82,12 +82,18 @@ def dropped_leaves(embedding: Tensor, batch: Batch, key: Tensor, noise: Noise, p
 @triton.jit
 def _rank(dot, norm_a, norm_b, same):
     """The similarity as an integer with the same order, so that a warp finds the highest in one instruction. Equal
-    nodes score exactly 1, all others at most 1, a zero vector scores 0, and NaN ranks last."""
+    nodes score exactly 1, all others at most 1, a zero vector scores 0, and NaN ranks last, as -1.5."""
     both = norm_a * norm_b
     cosine = tl.where(both > 0, tl.minimum(dot / tl.where(both > 0, both, 1.0), 1.0), 0.0)
-    cosine = tl.where((dot != dot) | (both != both), -2.0, cosine)
+    cosine = tl.where((dot != dot) | (both != both), -1.5, cosine)
     bits = (tl.where(same, 1.0, cosine) + 0.0).to(tl.int32, bitcast=True)  # + 0.0 turns -0.0 into 0.0
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def _words_first(rank, inside):
+    """Ranks of similarities lie between -2**30 and 2**30: move pairs within words above them, and others below."""
+    return tl.where(inside != 0, rank + 2**30, rank - 2**30)
 
 
 @triton.jit
@@ -98,8 +104,8 @@ def _rank_by_chance(left, right):
 
 @kernel
 def _frontier_kernel(
-    leaves, leaf, tokens, work, norm, key, identity, rank, height, node, node_of, order, sizes, B, salt, M, E,
-    ORDER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    leaves, leaf, tokens, joined, work, norm, key, identity, rank, height, node, node_of, order, sizes, B, salt, M, E,
+    ORDER: tl.constexpr, WORDS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Initialise the frontier: the vector of each position and the rank of its pair with the next one."""
     T = tl.load(sizes)
@@ -113,7 +119,10 @@ def _frontier_kernel(
     if ORDER == INDUCED:
         b = tl.load(leaves + b_place, mask=there[:, None] & (j < E)[None, :], other=0.0)
         a_norm, b_norm = tl.sqrt_rn(tl.sum(a * a, 1)), tl.sqrt_rn(tl.sum(b * b, 1))
-        tl.store(rank + i, _rank(tl.sum(a * b, 1), a_norm, b_norm, token == next_token), mask=here)
+        ranks = _rank(tl.sum(a * b, 1), a_norm, b_norm, token == next_token)
+        if WORDS:
+            ranks = _words_first(ranks, tl.load(joined + i + 1, mask=there, other=0))
+        tl.store(rank + i, ranks, mask=here)
         tl.store(norm + i, a_norm, mask=here)
     elif ORDER == RANDOM:
         tl.store(rank + i, _rank_by_chance(leaf_key(token), leaf_key(next_token)), mask=here)
@@ -159,10 +168,9 @@ def _compose(a, b, gates, E, U: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _merge(
-    k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order, gates,
-    sizes, streams, scale, shift, hash_bits,
-    ORDER: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    k, i, j, m, r, s, n, merge, T, E, joined, work, norm, key, identity, height, node, children, merge_key, order,
+    gates, sizes, streams, scale, shift, hash_bits, ORDER: tl.constexpr, WORDS: tl.constexpr, U: tl.constexpr,
+    PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Merge positions i and j of a sentence into i. Return the new ranks of its pairs with its neighbours m and r; s
     follows r. (If a neighbour is missing, i stands in for it, and the rank is not used.)"""
@@ -177,9 +185,7 @@ def _merge(
     own = node_key(load_key(key + i), load_key(key + j))
     parent = _compose(work + i.to(tl.int64) * E, work + j.to(tl.int64) * E, gates, E, U, COLUMNS)
     if DROP:
-        drop_key = own
-        if PLAIN:
-            drop_key = occurrence_key(own, tl.load(sizes) + merge + k)
+        drop_key = occurrence_key(own, tl.load(sizes) + merge + k) if PLAIN else own
         parent *= mask_of(state_of(drop_key, 1, streams), column, streams, scale)
     if ORDER == INDUCED:
         own_norm = tl.sqrt_rn(tl.sum(parent * parent, 0))
@@ -210,6 +216,9 @@ def _merge(
     if ORDER == INDUCED:
         of_left = _rank(with_left, left_norm, own_norm, left_key == own)
         of_right = _rank(with_right, own_norm, right_norm, own == right_key)
+        if WORDS:
+            of_left = _words_first(of_left, tl.load(joined + i))
+            of_right = _words_first(of_right, tl.load(joined + right))
     elif ORDER == RANDOM:
         of_left, of_right = _rank_by_chance(left_key, own), _rank_by_chance(own, right_key)
     elif ORDER == BALANCED:
@@ -234,11 +243,10 @@ def _best_in_memory(rank, n, BLOCK: tl.constexpr):
 
 @kernel
 def _induce_kernel(
-    offsets, work, norm, key, identity, rank, height, node, after, before, children, merge_key, order, gates,
+    offsets, joined, work, norm, key, identity, rank, height, node, after, before, children, merge_key, order, gates,
     sizes, streams, scale, shift, hash_bits, T, E,
-    ORDER: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr, STRUCTURE: tl.constexpr,
-    LONG: tl.constexpr,
-    COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+    ORDER: tl.constexpr, WORDS: tl.constexpr, U: tl.constexpr, PLAIN: tl.constexpr, DROP: tl.constexpr,
+    STRUCTURE: tl.constexpr, LONG: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Merge one sentence in its rows of `work`. A parent replaces its left child, so the root ends up in the first row.
 
@@ -249,7 +257,7 @@ def _induce_kernel(
     n = (tl.load(offsets + b + 1) - first).to(tl.int32)
     merge = (first - b).to(tl.int32)  # the number of merges in earlier sentences
     work, norm, key, identity, rank = work + first * E, norm + first, key + first, identity + first, rank + first
-    height, node, after, before = height + first, node + first, after + first, before + first
+    height, node, after, before, joined = height + first, node + first, after + first, before + first, joined + first
     children, merge_key, order = children + 2 * (first - b), merge_key + (first - b), order + (first - b)
     p = tl.arange(0, BLOCK)
     if not LONG or n <= BLOCK:
@@ -264,8 +272,8 @@ def _induce_kernel(
             if ORDER == BALANCED:
                 s = tl.sum(tl.where(p == r, nexts, 0), 0)
             of_m, of_i = _merge(
-                k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
-                gates, sizes, streams, scale, shift, hash_bits, ORDER, U, PLAIN, DROP, STRUCTURE, COLUMNS,
+                k, i, j, m, r, s, n, merge, T, E, joined, work, norm, key, identity, height, node, children, merge_key,
+                order, gates, sizes, streams, scale, shift, hash_bits, ORDER, WORDS, U, PLAIN, DROP, STRUCTURE, COLUMNS,
             )  # fmt: skip
             ranks = tl.where((p == j) | ((p == i) & (r >= n)), GONE, tl.where(p == i, of_i, ranks))
             ranks = tl.where(p == m, of_m, ranks)
@@ -284,8 +292,8 @@ def _induce_kernel(
             if ORDER == BALANCED:
                 s = tl.load(after + r, mask=r < n, other=0)
             of_m, of_i = _merge(
-                k, i, j, m, r, s, n, merge, T, E, work, norm, key, identity, height, node, children, merge_key, order,
-                gates, sizes, streams, scale, shift, hash_bits, ORDER, U, PLAIN, DROP, STRUCTURE, COLUMNS,
+                k, i, j, m, r, s, n, merge, T, E, joined, work, norm, key, identity, height, node, children, merge_key,
+                order, gates, sizes, streams, scale, shift, hash_bits, ORDER, WORDS, U, PLAIN, DROP, STRUCTURE, COLUMNS,
             )  # fmt: skip
             tl.store(rank + i, tl.where(r < n, of_i, GONE))
             tl.store(rank + j, GONE)
@@ -319,7 +327,10 @@ def _merge_all(
     salt: int,
     hash_bits: int,
     structure: str,
+    joined: Tensor | None,
 ) -> tuple[_Space, Forest]:
+    if joined is not None and structure != "induced":
+        raise BanyanError(f"on a GPU, words cannot merge first in {structure} trees: use the CPU")
     T, B, E = len(batch.tokens), len(batch.offsets) - 1, leaves.shape[1]
     M = T - B
     shift = 63 - max(batch.longest.bit_length(), 1)
@@ -331,15 +342,16 @@ def _merge_all(
     node_of, children = batch.tokens.new_empty(T + M), batch.tokens.new_empty(room, 2)
     own = keys.new_empty(2, room)
     columns, order = triton.next_power_of_2(E), SETTINGS["structure"].choices.index(structure)
+    words, inside = joined is not None, batch.tokens if joined is None else joined  # not read without words
     _frontier_kernel[(triton.cdiv(T, ROWS),)](
-        leaves, batch.leaf, batch.tokens, *space[:7], node_of, own[1], batch.sizes, B, salt, room, E,
-        ORDER=order, ROWS=ROWS, COLUMNS=columns, num_warps=4,
+        leaves, batch.leaf, batch.tokens, inside, *space[:7], node_of, own[1], batch.sizes, B, salt, room, E,
+        ORDER=order, WORDS=words, ROWS=ROWS, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     _induce_kernel[(B,)](
-        batch.offsets, *space, children, own[0], own[1], gates.numbers, batch.sizes, noise.streams, noise.scale,
-        shift, min(hash_bits, shift), T, E, ORDER=order, U=gates.U, PLAIN=plain, DROP=noise.on, STRUCTURE=with_forest,
-        LONG=long, COLUMNS=columns, BLOCK=max(16, min(triton.next_power_of_2(batch.longest), IN_REGISTERS)),
-        num_warps=1,
+        batch.offsets, inside, *space, children, own[0], own[1], gates.numbers, batch.sizes, noise.streams, noise.scale,
+        shift, min(hash_bits, shift), T, E, ORDER=order, WORDS=words, U=gates.U, PLAIN=plain, DROP=noise.on,
+        STRUCTURE=with_forest, LONG=long, COLUMNS=columns,
+        BLOCK=max(16, min(triton.next_power_of_2(batch.longest), IN_REGISTERS)), num_warps=1,
     )  # fmt: skip
     return space, Forest(batch, children[:M], own[0, :M], own[1, :M], shift, node_of)
 
@@ -353,17 +365,13 @@ def induce(
     salt: int = 0,
     hash_bits: int = 64,
     structure: str = "induced",
+    joined: Tensor | None = None,
 ) -> Forest:
-    """The trees of a batch, from its leaves after dropout."""
-    return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits, structure)[1]
+    """The trees of a batch, from its leaves after dropout. joined [T]: as in Backend.structure."""
+    return _merge_all(batch, leaves, gates, noise, plain, True, salt, hash_bits, structure, joined)[1]
 
 
 # --- Roots alone -----------------------------------------------------------------------------------------------------
-
-
-def refuse_words(joined: np.ndarray | None) -> None:
-    if joined is not None:
-        raise BanyanError("the GPU kernels do not merge whole words first: use the CPU, or leave whole_words out")
 
 
 class Encoder:
@@ -388,20 +396,21 @@ class Encoder:
         joined: np.ndarray | None = None,
     ) -> None:
         """n_threads is ignored: it concerns only the CPU."""
-        refuse_words(joined)
         for start, end in runs_of_sentences(offsets, TOKENS):
-            own = offsets[start : end + 1] - offsets[start]
-            arrays = tokens[offsets[start] : offsets[end]], own
+            first, last = offsets[start], offsets[end]
+            own = offsets[start : end + 1] - first
+            arrays = [tokens[first:last], own, *([] if joined is None else [joined[first:last]])]
             brought = [torch.from_numpy(array.astype(np.int32)).to(self.embedding.device) for array in arrays]
-            roots = self.on_device(brought[0], brought[1], int(np.diff(own).max()))
+            roots = self.on_device(brought[0], brought[1], int(np.diff(own).max()), *brought[2:])
             out[start:end, : roots.shape[1]] = roots.cpu().numpy()
 
-    def on_device(self, tokens: Tensor, offsets: Tensor, longest: int) -> Tensor:
-        """The roots [B, E] of sentences on the device. No sentence may be empty."""
+    def on_device(self, tokens: Tensor, offsets: Tensor, longest: int, joined: Tensor | None = None) -> Tensor:
+        """The roots [B, E] of sentences on the device. No sentence may be empty. joined: as in Backend.structure."""
         sizes = offsets[-1:]
         batch = Batch(tokens, offsets, tokens, tokens, sizes, longest)
         with _on(tokens.device):
-            space, _ = _merge_all(batch, self.embedding, self.gates, self.noise, False, False, 0, 64, self.structure)
+            given = batch, self.embedding, self.gates, self.noise, False, False, 0, 64
+            space, _ = _merge_all(*given, self.structure, joined)
         return space.work[offsets[:-1].long()]
 
 
