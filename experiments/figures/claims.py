@@ -366,7 +366,7 @@ def main() -> None:
     models, file_names = load_all(options.models), " ".join(Path(model).name for model in options.models)
     for name in names:
         entry = CLAIMS[name](models, options.models, options.data)
-        command = f"python -m experiments.figures.claims {name} --models {file_names}"
+        command = f"python -m experiments.figures.claims {name}" + (f" --models {file_names}" if file_names else "")
         keep(options.out, name, {**entry, "command": command})
 
 

@@ -22,12 +22,12 @@ from experiments.records.material import Material
 
 def pages() -> dict[Path, str]:
     """The text of each page, as it should be."""
-    material = Material.read(RESULTS)
+    material, paired = Material.read(RESULTS), entries.read(RESULTS / "paired.json")
     parts = {
-        ROOT / "README.md": results.summary(material),
+        ROOT / "README.md": results.summary(material, paired),
         DOCS / "experiments.md": ideas.render(RESULTS),
         DOCS / "which.md": taught.which(material),
-        DOCS / "default.md": presets.good(material, entries.read(RESULTS / "paired.json")),
+        DOCS / "default.md": presets.good(material, paired),
         DOCS / "how-much-text.md": amounts.page(material),
     }
     found = {ROOT / "RESULTS.md": results.render(RESULTS)}

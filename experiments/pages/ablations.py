@@ -229,7 +229,7 @@ def controls(material: Material) -> str:
 def _conclusion(kinds: dict[int, list[str]], untrained: dict[str, Estimate]) -> list[str]:
     """Sentences about the controls that are above Banyan (1), not significantly different (0) and below (-1)."""
     said = []
-    words = {1: "significantly worse than", 0: "not significantly better than", -1: "significantly better than"}
+    words = {1: "significantly worse than", 0: "not significantly different from", -1: "significantly better than"}
     for kind, how in words.items():
         if kinds[kind]:
             said.append(f"- On the English sentence sets, induced trees are {how} {listed(kinds[kind])}.")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from banyan.evaluate.suites import LANGUAGES
 from experiments.figures.compared import PICTURE
 from experiments.pages.markdown import listed, section, table
+from experiments.pages.presets import interval, minus_tfidf
+from experiments.records import entries
 from experiments.records.material import Material
 from experiments.records.sets import NAMES, STS, WORDS
 from experiments.records.systems import CLASSIFICATION, PRESETS, RETRIEVAL, SYSTEMS, Compared, Figure, Measured, System
@@ -27,7 +30,8 @@ def compared(material: Material, folder: Path) -> str:
     every = Compared.read(material, folder)
     picture = f"![Quality against cost]({PICTURE.relative_to(PICTURE.parents[2]).as_posix()})"
     parts = [_how(every), "\n".join(_answers(every)), picture]
-    parts += ["### Quality", _quality(every), _bullets(_of_quality(every))]
+    paired = entries.read(folder.parent / "paired.json")
+    parts += ["### Quality", _quality(every), _bullets(_of_quality(every, paired))]
     parts += ["### Cost", _costs(every), _bullets(_of_costs(every))]
     parts += ["### Retrieval", _each(every, RETRIEVAL, RETRIEVAL.values()), RETRIEVED]
     parts += ["### Classification", _classification(every), CLASSIFIED]
@@ -120,7 +124,11 @@ def _steps(every: Compared, system: System, language: str = "en") -> str:
     return told if before is None else f"{told} after RoBERTa's {before:,}"
 
 
-def _of_quality(every: Compared) -> list[str]:
+def _of_quality(every: Compared, paired: dict[str, Any]) -> list[str]:
+    means = {"sts": "English sentences", "languages": "the nine languages"}
+    sure = [f"{minus_tfidf(paired, group)} on {told}{interval(paired, group)}"
+            for group, told in means.items() if group in paired]  # fmt: skip
+    between = f": `default` minus TF-IDF is {listed(sure)}" if sure else ""
     return [
         "\"Trained on\" is for English. Systems that were trained or counted here had the same corpus of 10 million "
         "words or a part of it, and in the nine languages the corpus of each language.",
@@ -128,7 +136,7 @@ def _of_quality(every: Compared) -> list[str]:
         "ArguAna: Dice compares two texts at a time, which is too slow for retrieval.",
         "Two figures differ significantly if neither lies inside the other's interval (95% bootstrap interval over the "
         "pairs of the sets; ± two standard deviations for several seeds). Section 13 has paired differences, which are "
-        "more sensitive.",
+        f"more sensitive{between}.",
         _steps_in_languages(every),
     ]
 

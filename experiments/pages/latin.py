@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from banyan.config import Config
 from experiments.latin.sets import WAYS
 from experiments.pages.markdown import GENERATED, between, listed, table
 from experiments.places import DOCS
@@ -23,7 +24,8 @@ def filled(page: str, results: Results) -> str:
 def model(results: Results) -> str:
     what = results["model"]
     epochs = f"{what['epochs']} epochs" if what["epochs"] else "a number of epochs chosen for the corpus"
-    told = f"The figures on this page are from a model trained with preset `{what['preset']}` for {epochs}: "
+    earlier = "" if what["dim"] == Config.from_preset(what["preset"]).embedding_dim else "an earlier version of "
+    told = f"The figures on this page are from a model trained with {earlier}preset `{what['preset']}` for {epochs}: "
     told += f"{what['dim']} dimensions, a vocabulary of {what['vocabulary']:,}."
     if what["preset"] != "default":
         told += " **It stands in for a model of preset `default`**; the last commands of this page write its figures."

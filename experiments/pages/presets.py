@@ -81,26 +81,43 @@ def good(material: Material, paired: dict[str, Any]) -> str:
     return "\n".join(f"- {line}" for line in told) + "\n\n" + given(entries.read(VERSIONS)["default"])
 
 
+def minus_tfidf(paired: dict[str, Any], group: str) -> str:
+    """The difference between `default` and TF-IDF on the mean of a group."""
+    return f"{_of_mean(paired, group)[0]:+.1f}"
+
+
+def interval(paired: dict[str, Any], group: str) -> str:
+    """The interval of that difference, in brackets; empty if it was not measured."""
+    if group not in paired:
+        return ""
+    low, high = _of_mean(paired, group)[1].split(" to ")
+    return f" (95% interval {float(low):+.1f} to {float(high):+.1f})"
+
+
+def _of_mean(paired: dict[str, Any], group: str) -> list[Any]:
+    at = paired[group]["columns"].index("minus TF-IDF")
+    return next(row for row in paired[group]["rows"] if row[0] == "mean")[at : at + 2]
+
+
 def _against_tfidf(material: Material, paired: dict[str, Any]) -> str:
     """Paired differences from TF-IDF whose interval excludes 0."""
     means, kinds = [], {"better": [], "worse": []}  # type: tuple[list[str], dict[str, list[str]]]
     for group, told in (("sts", "English sentences"), ("languages", "nine languages")):
-        content = paired[group]
-        at = content["columns"].index("minus TF-IDF")
-        for row in content["rows"]:
+        means.append(f"{minus_tfidf(paired, group)} on the mean of {told}{interval(paired, group)}")
+        at = paired[group]["columns"].index("minus TF-IDF")
+        for row in paired[group]["rows"]:
             low, high = (float(end) for end in row[at + 1].split(" to "))
-            if row[0] == "mean":
-                means.append(f"{row[at]:+.1f} on the mean of {told} (95% interval {low:+.1f} to {high:+.1f})")
-            elif low > 0 or high < 0:
+            if row[0] != "mean" and (low > 0 or high < 0):
                 kinds["better" if low > 0 else "worse"].append(_SHORT[row[0]])
     places = [f"significantly {kind} on {listed(names)}" for kind, names in kinds.items() if names]
     words = [material.records.score("default", "words").mean, material.baseline("words", ["mean"], "TF-IDF")]
     arguana = [material.records.figure("default", "arguana", "nDCG@10").mean, _arguana(material)[-1]]
     return (
-        f"{' and '.join(means)}; {', '.join(places)}, and on no other sentence set or language either. TF-IDF cannot "
-        f"compare single words ({words[1]:.1f} against {words[0]:.1f}). It is far better at finding ArguAna's "
-        f"counter-arguments, which repeat the words of the argument ({arguana[1]:.1f} against {arguana[0]:.1f}). For "
-        "such data, [search](search.md) by words and vectors together."
+        f"{' and '.join(means)}; {', '.join(places)}, and not significantly different on the other sentence sets and "
+        f"languages. TF-IDF cannot compare single words ({words[1]:.1f} against {words[0]:.1f}). It is far better at "
+        "finding ArguAna's counter-arguments, which repeat the words of the argument "
+        f"({arguana[1]:.1f} against {arguana[0]:.1f}). For such data, [search](search.md) by words and vectors "
+        "together."
     )
 
 

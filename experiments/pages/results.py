@@ -11,7 +11,7 @@ from experiments.pages.ablations import ablations, controls
 from experiments.pages.claims import far_apart, in_short
 from experiments.pages.compared import compared
 from experiments.pages.markdown import given, listed, section, table
-from experiments.pages.presets import HISTORY, beside, presets
+from experiments.pages.presets import HISTORY, beside, interval, presets
 from experiments.pages.taught import running, taught
 from experiments.pages.translated import translated
 from experiments.records import entries
@@ -30,7 +30,7 @@ def render(results: Path) -> str:
     material = Material.read(results)
     parts = [
         _opening(material, results),
-        section("At a glance", summary(material)),
+        section("At a glance", summary(material, entries.read(results / "paired.json"))),
         tables.sentences(material),
         tables.words(material),
         tables.retrieval(material),
@@ -122,8 +122,8 @@ def _spacing(records: Records) -> str:
     return f"{told}. English sentences with training and test text in spaced form: {', '.join(found)}."
 
 
-def summary(material: Material) -> str:
-    """The table of means, which README.md shows too."""
+def summary(material: Material, paired: dict[str, Any]) -> str:
+    """The table of means, which README.md shows too. paired: the differences of `default` from TF-IDF."""
     records = material.records
     rows: list[list[Any]] = []
     kinds = {"English sentences": ("sts_vs_self", "sts"), "English words": ("lex_vs_self", "words")}
@@ -142,8 +142,9 @@ def summary(material: Material) -> str:
     columns += ["preset `default`", "TF-IDF of characters (no training)"]
     said = []
     for preset, run, of_languages in (("paper", "banyan", means[0]), ("default", "default", means[1])):
-        apart = [_beside_tfidf("English sentences", records.score(run, "sts"), rows[0][-1])]
-        apart.append(_beside_tfidf("the nine languages", of_languages, nothing))
+        known = paired if preset == "default" else {}
+        apart = [_beside_tfidf("English sentences", records.score(run, "sts"), rows[0][-1], interval(known, "sts"))]
+        apart.append(_beside_tfidf("the nine languages", of_languages, nothing, interval(known, "languages")))
         if any(apart):
             told = " and ".join(line for line in apart if line)
             said.append(f"- Compared with TF-IDF of characters, preset `{preset}` is {told}.")
@@ -151,13 +152,13 @@ def summary(material: Material) -> str:
     return f"{table(columns, rows)}\n\n" + "\n".join(said)
 
 
-def _beside_tfidf(where: str, ours: Estimate, nothing: float | None) -> str:
+def _beside_tfidf(where: str, ours: Estimate, nothing: float | None, sure: str) -> str:
     if not ours.values or nothing is None:
         return ""
     apart = ours.mean - nothing
     if round(abs(apart), 1) == 0:
-        return f"level on {where}"
-    return f"{abs(apart):.1f} points {'higher' if apart > 0 else 'lower'} on {where}"
+        return f"level on {where}{sure}"
+    return f"{abs(apart):.1f} points {'higher' if apart > 0 else 'lower'} on {where}{sure}"
 
 
 def _entries(title: str, name: str, results: Path, material: Material) -> str:

@@ -119,7 +119,7 @@ class Config:
     )
     lexical_ngrams: str = setting(
         "pieces",
-        "n-grams in the lexical dimensions: those of whole words, or those inside each subword",
+        "n-grams in the lexical dimensions: those inside each subword, or those of whole words",
         MODEL,
         choices=("pieces", "words"),
     )
@@ -161,8 +161,8 @@ class Config:
     )
     end_marks: bool = setting(True, "when encoding, keep full stops, question marks and the like as leaves", TEXT)
     whole_words: bool = setting(False, "when encoding, merge the pieces of a word before anything else", TEXT)
-    min_pieces: int = setting(4, "skip shorter sentences in training, in subwords", TEXT, COUNT)
-    max_pieces: int = setting(200, "skip longer sentences in training, in subwords", TEXT, COUNT)
+    min_pieces: int = setting(4, "in training, skip sentences of fewer subwords", TEXT, COUNT)
+    max_pieces: int = setting(200, "in training, skip sentences of more subwords", TEXT, COUNT)
     passage_sentences: int = setting(
         1,
         "train on passages of up to so many consecutive sentences of a paragraph, if the corpus has paragraphs",
@@ -203,7 +203,7 @@ class Config:
     )
     infonce_weight: float = setting(
         0.0,
-        "weight of a second loss: InfoNCE between the two parts of each sentence, with in-batch negatives (0: none)",
+        "weight of InfoNCE between the two parts of each sentence, with in-batch negatives (0: none)",
         TRAINING,
         NOT_NEGATIVE,
     )

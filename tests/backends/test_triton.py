@@ -508,6 +508,12 @@ def test_the_structure_of_a_batch_is_exact_whatever_the_hashes(store, monkeypatc
     assert int(graph.n_nodes) == small_model("numba").structure(*batch).n_nodes
 
 
+def test_of_two_pairs_that_mirror_each_other_the_left_one_merges():
+    """As in "the X the", once X is one node: both cosines are the same number, whichever thread computes them."""
+    problem = Problem(seed=0, vocab=6, sentences=400 if ON_GPU else 10, longest=9, rate=0.1)
+    np.testing.assert_array_equal(problem.forest().children.cpu(), problem.reference_forest().children)
+
+
 # --- The compiler's view ---------------------------------------------------------------------------------------------
 
 

@@ -56,8 +56,10 @@ class Compiler:
         if not self.one_variant:
             variant += (*signature.items(), *constants.items())
         if variant not in self.compiled:
-            triton.compile(ASTSource(kernel, signature, constants), target=self.target, options=options)
+            compiled = triton.compile(ASTSource(kernel, signature, constants), target=self.target, options=options)
             self.compiled.add(variant)
+            if kernel in (trees._frontier_kernel, trees._induce_kernel):
+                assert "fma." not in compiled.asm["ptx"], "threads disagree about a cosine (trees.FUSED)"
 
 
 def use_all() -> None:
@@ -66,6 +68,7 @@ def use_all() -> None:
     tokens = rng.integers(0, 900, offsets[-1])
     for settings, longest, rate in (
         ({}, 128, 0.1),
+        ({"dim": 8, "channels": 4}, 128, 0.1),
         ({"trees": "plain", "halves": "age"}, 128, 0.1),
         ({"structure": "random"}, 900, 0.0),
         ({"trees": "plain", "halves": "random", "functions": "linear", "channels": 16}, 128, 0.0),

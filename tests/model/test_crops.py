@@ -288,7 +288,7 @@ def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(preset, tmp_path, monkeypat
     device = "cuda" if torch.cuda.is_available() else "cpu"
     (tmp_path / "corpus.txt").write_text("\n".join(lines(11)), encoding="utf-8")
     same = {**SMALL, "dim": 8, "channels": 4, "batch_size": 4, "epochs": 1, "lr": 0.02, "final_lr_frac": 0.1, **CROPS}
-    same |= {"preset": preset, "seed": 1}  # with seed 0, rounding decides which tokens merge in the second step
+    same["preset"] = preset
     train(tmp_path / "corpus.txt", tmp_path / "cpu", **same)
     monkeypatch.setattr(backends, "choose", lambda *given: backends.named("triton"))
     monkeypatch.setattr(devices, "window", lambda device: 2)

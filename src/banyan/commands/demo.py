@@ -8,7 +8,7 @@ from banyan.commands._parser import Parser
 
 GROUP, ORDER = "train", 5
 PURPOSE = "train on the documentation that comes with Python and search it by meaning"
-DESCRIPTION = "Downloads nothing and takes two or three minutes."
+DESCRIPTION = "Downloads nothing and takes about a minute on two cores."
 EXAMPLES = ("banyan demo", "banyan demo --out /tmp/demo-model")
 
 

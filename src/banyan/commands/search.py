@@ -33,7 +33,7 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("query", nargs="?", type=text, metavar="QUERY", help=query)
     parser.add_argument("-k", type=int, default=10, metavar="N", help="number of results (default: 10)")
     where_argument(parser)
-    by = "rank by cosine (vectors), by BM25 (words) or by the fusion of both rankings (default: both)"
+    by = "rank by cosine (vectors), by BM25 (words) or by the mean of both scores (default: both)"
     parser.add_argument("--by", default="both", choices=("both", "vectors", "words"), help=by)
     exact = "compare the query with every vector, even in a large index"
     parser.add_argument("--exact", action="store_true", help=exact)

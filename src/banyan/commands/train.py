@@ -105,7 +105,7 @@ def _run_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 class _Help(argparse.Action):
-    """Shows the common options, or all of them, with the values of the preset that would be used."""
+    """Shows the common options, or all of them, with the values of the preset that is named, or of the default."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         from banyan.config import SETTINGS, Config

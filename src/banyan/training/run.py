@@ -137,7 +137,8 @@ class Run:
         self.model.embedding.copy_(torch.from_numpy(leaves))
 
     def _counting(self) -> torch.device:
-        """The device for sparse matrix products. Not every device has them, and on CUDA they are not deterministic."""
+        """The device that counts which tokens occur together: the GPU, if it is CUDA's. Other accelerators have no
+        sparse matrices, and a deterministic run counts on the CPU."""
         repeatable = torch.are_deterministic_algorithms_enabled()
         return self.device if self.device.type == "cuda" and not repeatable else torch.device("cpu")
 

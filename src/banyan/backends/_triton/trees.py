@@ -32,6 +32,10 @@ from banyan.model.graph import runs_of_sentences
 
 IN_REGISTERS = 512  # the longest sentence whose frontier is a linked list in registers
 TOKENS = 1 << 20  # encoded at a time, each with its own vector in memory
+# Whether the compiler may fuse a product and a sum. Where a thread has one column, it would fuse the first sum over
+# threads: each thread then rounds the other's product and not its own, and the same cosine has other bits in other
+# threads. Pairs that mirror each other ("the X the", once X is one node) would no longer tie.
+FUSED = False
 GONE = tl.constexpr(-(2**31))  # ranks below every pair
 INDUCED, RANDOM, BALANCED, RIGHT_BRANCHING = (tl.constexpr(i) for i in range(4))  # as in SETTINGS["structure"].choices
 
@@ -345,13 +349,14 @@ def _merge_all(
     words, inside = joined is not None, batch.tokens if joined is None else joined  # not read without words
     _frontier_kernel[(triton.cdiv(T, ROWS),)](
         leaves, batch.leaf, batch.tokens, inside, *space[:7], node_of, own[1], batch.sizes, B, salt, room, E,
-        ORDER=order, WORDS=words, ROWS=ROWS, COLUMNS=columns, num_warps=4,
+        ORDER=order, WORDS=words, ROWS=ROWS, COLUMNS=columns, num_warps=4, enable_fp_fusion=FUSED,
     )  # fmt: skip
     _induce_kernel[(B,)](
         batch.offsets, inside, *space, children, own[0], own[1], gates.numbers, batch.sizes, noise.streams, noise.scale,
         shift, min(hash_bits, shift), T, E, ORDER=order, WORDS=words, U=gates.U, PLAIN=plain, DROP=noise.on,
         STRUCTURE=with_forest, LONG=long, COLUMNS=columns,
         BLOCK=max(16, min(triton.next_power_of_2(batch.longest), IN_REGISTERS)), num_warps=1,
+        enable_fp_fusion=FUSED,
     )  # fmt: skip
     return space, Forest(batch, children[:M], own[0, :M], own[1, :M], shift, node_of)
 
