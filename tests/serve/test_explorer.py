@@ -198,6 +198,9 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
     until(page, "document.querySelectorAll('.side ol > li').length > 0")
     until(page, "location.hash === '#map?q=green+tree'")
     assert "green" in page.locator(".side ol > li").first.inner_text()
+    assert not page.locator(".legend").is_visible()  # there are many groups, and the hits are below
+    page.get_by_text("Groups").click()
+    page.get_by_role("button", name="Copy link").click()
     page.get_by_label("Colour by").select_option("kind")
     until(page, "[...document.querySelectorAll('.legend bdi')].map(one => one.textContent).join() === \"a,b'c\"")
     page.locator(".side ol > li button").first.click()
