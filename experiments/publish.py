@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import lzma
+import re
 import shutil
 import sys
 import tempfile
@@ -83,6 +84,7 @@ def prepare(language: str, folder: Path, out: Path, data: Path, name: str) -> No
         raise BanyanError(f"{folder} is unfinished: finish it first")
     with files.new_folder(out) as building:
         write_text(TEXTS[language], corpus(data, language, "train"), building)
+        check_trained_on(folder, building / TEXT)
         figures = measured(model, language, data)
         model.save_pretrained(building)
         files.write_text(building / CARD, card(model, name, language, figures))
@@ -98,6 +100,17 @@ def write_text(text: Text, source: Path, out: Path) -> None:
         with lzma.open(source, "rt", encoding="utf-8") as given, lzma.open(out / TEXT, "wt", encoding="utf-8") as kept:
             kept.writelines(line for line in given if text.may_pass(line.rstrip("\n")))
     files.write_text(out / LICENCE, _ABOUT_TEXT.format(sources=text.sources, name=TEXT, licence=text.licence))
+
+
+def check_trained_on(folder: Path, text: Path) -> None:
+    """Refuse a model of another text than the one that is published with it, as far as the number of lines tells."""
+    told = folder / CARD
+    found = re.search(r"([\d,]+) lines? read", told.read_text(encoding="utf-8")) if told.exists() else None
+    with lzma.open(text, "rb") as lines:
+        wanted = f"{sum(1 for _ in lines):,}"
+    if found is None or found[1] != wanted:
+        read = f"{found[1]} lines" if found else "an unknown text"
+        raise BanyanError(f"{folder} was trained on {read}, but the text to publish has {wanted}: train it on that")
 
 
 def card(model: Banyan, name: str, language: str, figures: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Completion of commands and options in shells."""
+"""Completion of commands, options and their values in shells."""
 
 from __future__ import annotations
 
@@ -25,6 +25,26 @@ def test_bash_completes_commands_and_options():
     assert completed("banyan", "encode", "--trunc") == ["--truncate-dim"]
     assert "--whole-file" not in completed("banyan", "train", "--")
     assert completed("banyan", "encode", "mod") == []  # files are left to the shell
+
+
+def test_bash_completes_values():
+    assert completed("banyan", "train", "--preset", "l") == ["light"]
+    assert completed("banyan", "train", "a.txt", "--trees", "") == ["entangled", "plain"]
+    assert completed("banyan", "search", "--by", "v") == ["vectors"]
+    assert completed("banyan", "classify", "") == ["train", "predict"]
+    assert completed("banyan", "classify", "train", "") == []
+    assert completed("banyan", "train", "--out", "") == []
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_completes_values():
+    def offered(line: str) -> list[str]:
+        program = f"{script('fish')}\ncomplete -C '{line}'"
+        found = subprocess.run(["fish", "--no-config", "-c", program], capture_output=True, text=True, check=True)
+        return [line.split("\t")[0] for line in found.stdout.splitlines()]
+
+    assert offered("banyan train --preset l") == ["light"]
+    assert offered("banyan classify ") == ["predict", "train"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -15,12 +15,14 @@ from experiments import publish
 from experiments.places import ROOT
 from experiments.texts import TEXTS, WITHHELD
 
+TRAINED_ON = 400  # lines, as trained_folder
+LATIN = "".join(f"arma virumque cano {i}\n" for i in range(TRAINED_ON))
 LINES = ["ولد في بغداد.", "مصر.. عنوان بلا نقطة", "عنوان بلا نقطة", "عنوان لCNN.", "هل هذا سؤال؟"]
 
 
 @pytest.fixture
 def data(tmp_path):
-    for language, text in {"la": "arma virumque cano\n", "ar": "\n".join([*LINES, ""]), "ha": "sannu\n"}.items():
+    for language, text in {"la": LATIN, "ar": "\n".join([*LINES, ""]), "ha": "sannu\n"}.items():
         folder = tmp_path / "data/corpora" / language
         folder.mkdir(parents=True)
         (folder / "train.txt.xz").write_bytes(lzma.compress(text.encode()))
@@ -56,7 +58,7 @@ def test_a_dry_run_makes_the_whole_folder(data, tmp_path, trained_folder, latin,
     assert "nothing was uploaded" in capsys.readouterr().out
     assert Banyan.from_pretrained(out).fingerprint() == Banyan.from_pretrained(trained_folder).fingerprint()
     assert check(out).problems == []
-    assert lzma.decompress((out / "train.txt.xz").read_bytes()) == b"arma virumque cano\n"
+    assert lzma.decompress((out / "train.txt.xz").read_bytes()).decode() == LATIN
     card = (out / "README.md").read_text()
     for told in ("license: cc0-1.0", "language: la", "# banyan-embed/la", "The Latin Library", "## Limits"):
         assert told in card
@@ -69,6 +71,7 @@ def test_a_dry_run_makes_the_whole_folder(data, tmp_path, trained_folder, latin,
 def test_figures_have_intervals_and_what_is_missing_is_said(data, tmp_path, trained_folder):
     pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
     rows = ["sent1,sent2,score", *(f"the cat {i},the cat {i % 3},{i}" for i in range(9))]
+    (data / "corpora/ar/train.txt.xz").write_bytes(lzma.compress((LINES[0] + "\n").encode() * TRAINED_ON))
     (data / "eval/ar_test.csv").write_text("\n".join(rows))
     (data / "eval/semrel_dev").mkdir()
     (data / "eval/semrel_dev/ar.csv").write_text("\n".join(rows))
@@ -80,6 +83,15 @@ def test_figures_have_intervals_and_what_is_missing_is_said(data, tmp_path, trai
     assert all(" to " in line for line in measured)
     missing = suites.Result("sts", "sts12", None, "not measured; no sts12_test.csv")
     assert publish._line(missing) == "| sts12 | | | not measured; no sts12_test.csv |"
+
+
+def test_a_model_of_another_text_is_refused(data, tmp_path, trained_folder, model_folder, capsys):
+    (data / "corpora/la/train.txt.xz").write_bytes(lzma.compress(b"arma virumque cano\n"))
+    for folder, read in ((trained_folder, "400 lines"), (model_folder, "an unknown text")):
+        status, out = publish_in(data, tmp_path, "la", "--model", folder)
+        assert status == 1
+        assert f"was trained on {read}, but the text to publish has 1: train it" in capsys.readouterr().err
+        assert not out.exists()
 
 
 def test_without_a_model_there_is_the_text_to_train_on_and_no_line_of_unknown_licence(data, tmp_path, capsys):

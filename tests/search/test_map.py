@@ -103,6 +103,14 @@ def data_of(page: str) -> dict:
     return json.loads(found)
 
 
+def test_a_name_is_where_its_cluster_is_densest():
+    parts = [((1000, 60_000), 40), ((30_000, 0), 35), ((65_535, 65_535), 35)]
+    places = np.concatenate([np.tile(place, (n, 1)) for place, n in parts])
+    found = maps._cluster(1, ["cats"], places)
+    assert (found["x"], found["y"]) == parts[0][0]  # not the median, where there is nothing
+    assert (found["name"], found["size"]) == ("cats", 110)
+
+
 def test_the_map_is_one_file_that_loads_nothing(index):
     page = drawn(index)
     ours = re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)

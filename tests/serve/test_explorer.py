@@ -118,6 +118,45 @@ def test_text_is_never_html_and_stays_in_its_place(page, server, text):
     assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
 
 
+ENDLESS = """([text]) => {
+    const list = document.querySelector('ol.hits');
+    list.replaceChildren(views.search.item('cat', { text, source: 'a', row: 1, cosine: 1 }));
+    return [list.firstChild.clientHeight < innerHeight, getComputedStyle(list.firstChild).overflow];
+}"""
+
+
+@pytest.mark.parametrize("text", ["word " * 20_000, "c" + "\u0310\u0321" * 200])
+def test_a_hit_leaves_room_for_the_others(page, server, text):
+    page.goto(f"{server.address}/#search?q=cat")
+    page.wait_for_selector("ol.hits > li")
+    assert page.evaluate(ENDLESS, [text]) == [True, "clip"]
+
+
+def test_back_returns_to_the_hit_and_the_focus_follows_a_link(page, server):
+    page.goto(f"{server.address}/#search?q=green+tree")
+    page.wait_for_selector("ol.hits > li")
+    page.locator("ol.hits > li").last.get_by_role("link", name="Tree").focus()
+    until(page, "history.state?.scrolled > 100")
+    scrolled = page.evaluate("scrollY")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("svg .node")
+    assert page.evaluate("document.activeElement.id") == "view"
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    until(page, f"scrollY === {scrolled}")
+
+
+def test_the_page_begins_with_texts_of_the_collection(page, server):
+    page.goto(f"{server.address}/#compare")
+    page.wait_for_selector(".pieces")
+    texts = [page.get_by_label(f"{which} text").input_value() for which in ("First", "Second")]
+    assert texts[0] == "The cat sat on the mat."
+    assert texts[1].startswith("The cat sat on the mat. ")
+    page.goto(f"{server.address}/#graph")
+    page.wait_for_selector("svg .shared")
+    assert page.locator("main li").first.inner_text() == texts[0]
+
+
 # --- Compare and Tree ------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +195,28 @@ def test_every_script_is_cut_where_its_pieces_are(page, server, text):
     page.wait_for_selector("svg .node")
     first, last = (page.locator("svg .leaf").nth(i).bounding_box()["x"] for i in (0, -1))
     assert (first > last) == text.startswith("ق")
+
+
+def test_a_tree_wider_than_its_box_begins_where_the_text_does(browser, server):
+    text = " ".join(["قطة خضراء على السجادة"] * 3)
+    with opened(browser, viewport={"width": 700, "height": 800}) as page:
+        for view in ("compare", "tree"):
+            page.goto(server.address)
+            page.wait_for_selector("nav a")
+            page.evaluate("([view, text]) => { location.hash = link(view, { text, a: text, b: text }) }", [view, text])
+            page.wait_for_selector("svg .node")
+            boxes = "[...document.querySelectorAll('.scroll.card')]"
+            assert page.evaluate(f"{boxes}.every(one => one.scrollWidth > one.clientWidth && one.scrollLeft > 0)"), view
+
+
+LEFT_OUT = """drawing.leftOut({ text: "The cat, the dog.", nodes: [[0, 3], [4, 7], [13, 16], [0, 7], [0, 16]].map(
+    span => ({ span, piece: "", height: 0, children: null })) })"""
+
+
+def test_repeated_words_that_the_tree_leaves_out_are_named(page, server):
+    page.goto(f"{server.address}/#tree")
+    page.wait_for_selector("svg .node")
+    assert page.evaluate(LEFT_OUT) == ["the"]
 
 
 # --- Graph -----------------------------------------------------------------------------------------------------------
@@ -198,6 +259,9 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
     until(page, "document.querySelectorAll('.side ol > li').length > 0")
     until(page, "location.hash === '#map?q=green+tree'")
     assert "green" in page.locator(".side ol > li").first.inner_text()
+    assert not page.locator(".legend").is_visible()  # there are many groups, and the hits are below
+    page.get_by_text("Groups").click()
+    page.get_by_role("button", name="Copy link").click()
     page.get_by_label("Colour by").select_option("kind")
     until(page, "[...document.querySelectorAll('.legend bdi')].map(one => one.textContent).join() === \"a,b'c\"")
     page.locator(".side ol > li button").first.click()

@@ -238,6 +238,7 @@ def test_the_page_is_told_what_there_is(app, model):
     assert answer["index"] == {
         "rows": 40,
         "columns": {"year": "int64", "kind": "string", "source": "string", "row": "int64"},
+        "examples": [f"The cat sat on the mat.{number}" for number in ("", " 10", " 20")],
     }
     assert posted(application(model, None), "/explore/about")[1]["index"] is None
 

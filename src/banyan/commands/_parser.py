@@ -53,20 +53,35 @@ def _parse_without_command(argv: list[str], known: list[str]) -> NoReturn:
     parser.error("COMMAND is missing")
 
 
+def _few(action: argparse.Action) -> list[str]:
+    """The values that an argument can have: its choices, or the names in its place in the help (a|b)."""
+    named = action.metavar if isinstance(action.metavar, str) and "|" in action.metavar else ""
+    return [str(choice) for choice in action.choices] if action.choices else named.split("|") if named else []
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and suggest the nearest known name."""
 
     given: list[str]  # the arguments to parse
     renamed: dict[str, str]  # options of earlier versions: their present names
     dropped: dict[str, str]  # options of earlier versions that are gone: why
+    offered: dict[str, list[str]]  # values of options that the parser does not check, for shells to complete
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **options)
-        self.renamed, self.dropped = {}, {}
+        self.renamed, self.dropped, self.offered = {}, {}, {}
 
     @property
     def names(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings]
+
+    @property
+    def values(self) -> dict[str, list[str]]:
+        """The values of each option that has few of them; those of the first argument under an empty name."""
+        first = [action for action in self._actions if not action.option_strings][:1]
+        options = [action for action in self._actions if action.option_strings]
+        found = {name: _few(action) for action in first + options for name in action.option_strings or [""]}
+        return {name: few for name, few in (found | self.offered).items() if few}
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")

@@ -39,7 +39,8 @@ def arguments(parser: Parser) -> None:
         parser.add_argument(*names, action=_Help, nargs=0, default=argparse.SUPPRESS, help=help)
     parser.add_argument("corpus", nargs="+", metavar="CORPUS", help=SOURCES)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the model to")
-    listed = ", ".join(name for name in PRESETS if name != TUNED)
+    parser.offered["--preset"] = [name for name in PRESETS if name != TUNED]
+    listed = ", ".join(parser.offered["--preset"])
     presets = f"settings to start from: {listed} (default: {DEFAULT_PRESET} with a GPU, {SMALL_PRESET} without)"
     parser.add_argument("--preset", metavar="NAME", help=presets)
     groups = {name: parser.add_argument_group(name) for name in ("text", "teacher", "model", "training", "run")}

@@ -88,11 +88,13 @@
       make("div", { class: "two" }, ...lines.map(({ line }) => make("div", { class: "card" }, line))), note,
       make("div", { class: "two" }, ...drawn.map(each => make("div", { class: "card scroll" }, each.svg))),
       make("h2", {}, "Strongest pairs (× 100)"), strongest(found), full);
+    drawn.forEach(({ svg }, side) => toStart(svg.parentElement, trees[side].text));
     point(0, -1, false);
   }
 
   function showCompare(place, state) {
-    state = { a: state.a ?? EXAMPLES[0], b: state.b ?? EXAMPLES[1] };
+    const [a, b] = examples(2) || EXAMPLES;
+    state = { a: state.a ?? a, b: state.b ?? b };
     const asking = asker(), result = make("div"), soon = later(200, load);
     const field = name => {
       const text = make("textarea", { id: name, rows: 2, dir: "auto", oninput: () => { state[name] = text.value; keep("compare", state); soon(); } });
@@ -108,7 +110,7 @@
         if (found.a.nodes.length && found.b.nodes.length) present(result, found); else result.replaceChildren("A text has no tokens.");
       } catch (error) { complain(error); }
     }
-    load();
+    return load();
   }
   views.compare = { title: "Compare", show: showCompare };
 }

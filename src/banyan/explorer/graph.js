@@ -101,7 +101,7 @@
   }
 
   function showGraph(place, state) {
-    const given = state.s ?? (chosen.size ? [...chosen].join("\n") : EXAMPLES.join("\n"));
+    const given = state.s ?? (chosen.size ? [...chosen] : examples(3) || EXAMPLES).join("\n");
     state = { s: given };
     const asking = asker(), soon = later(250, load);
     const text = make("textarea", { id: "sentences", rows: 4, dir: "auto", oninput: () => { state.s = text.value; keep("graph", state); soon(); } });
@@ -137,7 +137,7 @@
         point(-1);
       } catch (error) { complain(error); }
     }
-    load();
+    return load();
   }
   views.graph = { title: "Graph", show: showGraph };
 }

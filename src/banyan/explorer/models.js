@@ -34,8 +34,8 @@
         say(`The first ${SHOWN} of both models have ${shared} in common.`);
       } catch (error) { complain(error); }
     }
-    load();
     if (!state.q) query.focus();
+    return load();
   }
   views.models = { title: "Models", needs: "models", show: showModels };
 }

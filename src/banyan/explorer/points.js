@@ -2,7 +2,7 @@
 // pixel by pixel, which takes a few milliseconds for 100,000 of them, with or without a graphics card. What follows the
 // pointer is not on the canvas, so that they are painted only when they move; while they do, in fewer pixels if they are many.
 
-const EDGE = 65536, LISTED = 200, MANY = 20000;
+const EDGE = 65536, LISTED = 200, MANY = 20000, TOOLS = 44;
 
 function plot(stage, { x, y }, told) {
   const n = x.length, canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Map of texts; similar texts are close together. Arrows move, + and − zoom, 0 shows all." });
@@ -33,8 +33,8 @@ function plot(stage, { x, y }, told) {
     pixels = new Uint32Array(image.data.buffer);
   }
   function seeAll() {
-    scale = 0.88 * Math.min(width / (ends[1] - ends[0]), height / (ends[3] - ends[2]));
-    left = (width - (ends[0] + ends[1]) * scale) / 2; top = (height - (ends[2] + ends[3]) * scale) / 2;
+    scale = 0.88 * Math.min(width / (ends[1] - ends[0]), Math.max(height - TOOLS, 1) / (ends[3] - ends[2]));
+    left = (width - (ends[0] + ends[1]) * scale) / 2; top = (height + TOOLS - (ends[2] + ends[3]) * scale) / 2;  // below the buttons
     paint();
   }
   function paint() {
@@ -68,7 +68,7 @@ function plot(stage, { x, y }, told) {
     const wide = canvas.width, high = canvas.height;
     pixels.fill(packed(hex(colour("--card"))));
     const zoomed = Math.max(1, scale * EDGE / Math.min(width, height));
-    const size = ratio * Math.max(1.1, Math.min(6, 70 / Math.sqrt(n) * Math.sqrt(zoomed)));
+    const size = ratio * Math.max(1.1, Math.min(5, 150 / Math.sqrt(n) * Math.sqrt(zoomed)));
     const some = bright !== null, shapes = [disc(Math.max(0.8, size * (some ? 0.7 : 1))), disc(some ? Math.max(size, 2 * ratio) : size)];
     for (const lit of some ? [0, 1] : [1]) {
       const { found, r } = shapes[lit], alpha = lit ? 204 : 128, rest = 256 - alpha, offsets = Int32Array.from(found, ([dx, dy]) => dy * wide + dx);
@@ -240,10 +240,11 @@ function counted(groups, names, colours) {
   return { groups, names, colours, sizes };
 }
 
-// The map and its panel. source: the points, and promises of their texts, of the values of columns and of what a query finds.
-function mapPanel(place, source, state, changed) {
+// The map and its panel. share: a button that copies the address. source: the points, and promises of their texts, of the values of columns and of what a query finds.
+function mapPanel(place, source, state, changed, share = null) {
   const n = source.x.length, stage = make("div", { class: "stage" }), list = make("ol", { class: "plain" });
-  const count = make("p", { class: "faint", role: "status" }), legend = make("ul", { class: "legend", "aria-label": "Groups" });
+  const count = make("p", { class: "faint", role: "status" }), legend = make("ul", { class: "legend" });
+  const groups = make("details", { open: true }, make("summary", {}, "Groups"), legend);
   let kinds = null, only = null, hits = null, lassoed = null;  // only: a group; hits and lassoed: points
   const map = plot(stage, source, { text: i => source.texts([i]).then(([found]) => found), lassoed: found => { lassoed = found; shown(); } });
   const lasso = make("button", { type: "button", "aria-pressed": "false", title: "draw around points to list them (or hold Shift)", onclick: () => {
@@ -259,7 +260,7 @@ function mapPanel(place, source, state, changed) {
     make("option", { value: "" }, "cluster"), ...source.columns.map(name => make("option", { value: name, selected: state.colour === name }, name)));
   const clear = make("button", { type: "button", hidden: true, onclick: () => { query.value = state.q = ""; lassoed = hits = only = null; changed(state, true); listLegend(); shown(); } }, "Show all");
   place.append(make("div", { class: "map" }, stage, make("div", { class: "side" },
-    make("label", { for: "find" }, "Find"), query, make("div", { class: "row" }, make("label", { for: "colour" }, "Colour by"), colours, clear), count, list, legend)));
+    make("label", { for: "find" }, "Find"), query, make("div", { class: "row" }, make("label", { for: "colour" }, "Colour by"), colours, clear, share), count, groups, list)));
 
   async function paint() {
     try {
@@ -288,6 +289,7 @@ function mapPanel(place, source, state, changed) {
     const chosenPoints = ranked ? ranked.filter(kept) : some ? Array.from({ length: n }, (_, i) => i).filter(kept) : [];
     for (const i of chosenPoints) bright[i] = 1;
     map.light(bright);
+    if (clear.hidden === some) groups.open = !some;  // the list is below
     clear.hidden = !some;
     const number = value => value.toLocaleString("en");
     count.textContent = some ? `${number(chosenPoints.length)} of ${number(n)} texts${chosenPoints.length > LISTED ? `; the first ${LISTED} are listed` : ""}`

@@ -136,8 +136,8 @@
           make("button", { type: "button", disabled: !more, onclick: () => turn(state.page + 1) }, "Next"), copyLink());
       } catch (error) { complain(error); }
     }
-    load();
     if (!state.q) query.focus();
+    return load();
   }
 
   function copyLink() {

@@ -59,8 +59,15 @@ function offered(name) {
   return !needs || (needs === "index" ? about.index : about.models.length > 1);
 }
 
-function show() {
+// Texts of the collection to begin with, or null.
+function examples(number) {
+  const found = about.index?.examples || [];
+  return found.length < number ? null : found.slice(0, number);
+}
+
+async function show() {
   let [name, state] = address();
+  const before = current, scrolled = history.state?.scrolled || 0;
   if (!views[name] || !offered(name)) [name, state] = [Object.keys(views).find(offered), {}];
   current = name;
   kept = 0;
@@ -72,5 +79,12 @@ function show() {
   say("");
   const place = document.getElementById("view");
   place.replaceChildren();
-  views[name].show(place, state);
+  const shown = views[name].show(place, state), first = place.firstChild;
+  if (before && document.activeElement === document.body) place.focus({ preventScroll: true });  // what had the focus is gone
+  await shown;
+  if (scrolled && first.isConnected) scrollTo(0, scrolled);
 }
+
+// Where the page was is kept with its address, so that Back returns there.
+history.scrollRestoration = "manual";
+addEventListener("scroll", later(150, () => history.replaceState({ scrolled: scrollY }, "")));

@@ -102,8 +102,17 @@ const drawing = (() => {
     }
     return { svg, light, upTo, words, under, n };
   }
-  return { draw, leaves };
+  // Words and parts of words that no leaf covers.
+  function leftOut(tree) {
+    const letters = characters(tree.text);
+    for (const { start, end } of leaves(tree)) letters.fill(" ", start, end);
+    return [...new Set(letters.join("").match(/[\p{L}\p{M}\p{N}]+/gu) || [])];
+  }
+  return { draw, leaves, leftOut };
 })();
+
+// Scroll a box to where the text of its drawing begins.
+const toStart = (box, text) => { if (rightToLeft(text)) box.scrollLeft = box.scrollWidth; };
 
 {
   const EXAMPLE = "The old railway bridge over the river was rebuilt in stone.";
@@ -121,7 +130,7 @@ const drawing = (() => {
   }
 
   function showTree(place, state) {
-    state = { text: state.text ?? EXAMPLE };
+    state = { text: state.text ?? examples(1)?.[0] ?? EXAMPLE };
     const asking = asker(), near = asker();
     const text = make("textarea", { id: "text", rows: 2, dir: "auto", oninput: () => { state.text = text.value; keep("tree", state); soon(); } });
     text.value = state.text;
@@ -136,7 +145,8 @@ const drawing = (() => {
       if (!state.text.trim()) { for (const one of [picture, steps, merges, found]) one.replaceChildren(); return say("Type a text."); }
       try {
         const [tree] = await asking("parse", { inputs: state.text });
-        say(`${tree.nodes.length ? (tree.nodes.length + 1) / 2 : 0} leaves`);
+        const missing = drawing.leftOut(tree), leaves = tree.nodes.length ? (tree.nodes.length + 1) / 2 : 0;
+        say(`${leaves} leaves${missing.length ? `; left out, because it is repeated: ${short(missing.join(", "), 200)}` : ""}`);
         if (tree.nodes.length) explore(tree); else picture.replaceChildren("No tokens.");
       } catch (error) { complain(error); }
     }
@@ -152,7 +162,7 @@ const drawing = (() => {
         if (about.index && (clicked || pinned < 0)) look(found, tree.text, shown, near);
       });
       picture.replaceChildren(drawn.svg);
-      if (rightToLeft(tree.text)) picture.scrollLeft = picture.scrollWidth;  // where the text begins
+      toStart(picture, tree.text);
       const { n } = drawn, all = tree.nodes.length - n, letters = tree.nodes.map(node => node.text);
       const items = tree.nodes.slice(n).map((node, i) => make("li", {}, make("button", { type: "button", onclick: () => step(i + 1) },
         said(short(letters[node.children[0]], 40)), " + ", said(short(letters[node.children[1]], 40)),
@@ -176,7 +186,7 @@ const drawing = (() => {
       drawn.light([]);
       found.replaceChildren();
     }
-    load();
+    return load();
   }
   views.tree = { title: "Tree", show: showTree };
 }

@@ -24,6 +24,7 @@ PRINCIPAL = 50  # principal components given to UMAP
 LAID_OUT = 20_000  # points that UMAP places; others are placed between those that they are nearest to
 INSIDE, NEARER = 0.9, 0.3  # points farther out than this share of them are drawn nearer: a logarithm, times this
 EDGE = 65_535  # the size of the map, in integer units
+CELLS = 24  # of the map, along an edge, to find where a cluster is densest
 _AT_ONCE = 4096
 
 
@@ -34,7 +35,7 @@ class Map:
     ids: np.ndarray  # uint64 [n]: row ids, rising
     places: np.ndarray  # int [n, 2], from 0 to EDGE
     labels: np.ndarray  # the cluster of each, from 1
-    clusters: list[dict[str, Any]]  # number, name, size, and x and y of its middle
+    clusters: list[dict[str, Any]]  # number, name, size, and x and y of where it is densest
     rows: int  # in the collection; a map may be of a sample
 
     def to_json(self) -> dict[str, Any]:
@@ -65,9 +66,19 @@ def drawn_map(
 
 
 def _cluster(number: int, phrases: list[str], places: np.ndarray) -> dict[str, Any]:
-    x, y = np.median(places, axis=0).astype(int).tolist()
+    x, y = _densest(places).tolist()
     name = ", ".join(map(visible, phrases)) or f"cluster {number}"
     return {"number": number, "name": name, "size": len(places), "x": x, "y": y}
+
+
+def _densest(places: np.ndarray) -> np.ndarray:
+    """Return the middle of the densest part of a cluster. Its own middle may lie between its parts, among others."""
+    cells = places * CELLS // (EDGE + 1)
+    counts = np.zeros((CELLS + 2, CELLS + 2), int)
+    np.add.at(counts, tuple(cells.T + 1), 1)
+    around = sum(counts[x : x + CELLS, y : y + CELLS] for x in range(3) for y in range(3))
+    best = np.array(np.unravel_index(np.argmax(around), (CELLS, CELLS)))
+    return np.median(places[(np.abs(cells - best) <= 1).all(1)], axis=0).astype(int)
 
 
 def texts_of(rows: Rows, ids: np.ndarray) -> list[dict[str, str]]:

@@ -33,6 +33,8 @@ from banyan.tree import Tree
 CANDIDATES = 50  # rows whose phrases are compared with one
 LONGEST_ROW = 2000  # characters of a row whose phrases are compared
 GRAPH_TOKENS = 2000  # of all texts of a graph
+EXAMPLE = range(20, 121)  # characters of a row that the page begins with
+EXAMPLES, LOOKED_AT = 3, 50
 
 
 def page(service: Service) -> Answer:
@@ -52,7 +54,7 @@ def about(service: Service, body: Any) -> Answer:
     found = {
         "models": [service.names[0], *([service.beside.name] if service.beside else [])],
         "dimensions": service.model.dim,
-        "index": index and _columns(index),
+        "index": index and {**_columns(index), "examples": _examples(service)},
     }
     return Answer(orjson.dumps(found))
 
@@ -62,8 +64,20 @@ def _columns(index: Index) -> dict[str, Any]:
     return {"rows": len(index.rows), "columns": {**kinds, "source": "string", "row": "int64"}}
 
 
+def _examples(service: Service) -> list[str]:
+    """A short row of the collection and those most like it, for the page to begin with in the user's own language."""
+    assert service.searcher
+    texts = service.searcher.index.rows.scan(["text"], most=LOOKED_AT).column("text").to_pylist()
+    first = next((text for text in texts if len(text) in EXAMPLE and any(map(str.isalpha, text))), None)
+    if first is None:
+        return []
+    near = [hit.text for hit in service.searcher.rank(first, LOOKED_AT, mode="vectors") if len(hit.text) in EXAMPLE]
+    return list(dict.fromkeys([first, *near]))[:EXAMPLES]
+
+
 def describe_about(_: Schemas) -> Operation:
-    answer = record(models=array(STRING), dimensions=COUNT, index=optional(record(rows=COUNT, columns=OBJECT)))
+    index = record(rows=COUNT, columns=OBJECT, examples=array(STRING))
+    answer = record(models=array(STRING), dimensions=COUNT, index=optional(index))
     return Operation(answer, Request({}, [], {}))
 
 
