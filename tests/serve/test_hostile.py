@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -344,6 +345,20 @@ def test_a_model_is_replaced_while_it_serves(tmp_path, workers):
         assert found <= {before.tobytes(), after.tobytes()}
         assert np.array_equal(vector(server, **key), after)
         assert request(server, "GET", "/info", **key)["model_sha"] == Banyan.from_pretrained(folder).fingerprint()
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_files_of_an_index_are_cut_while_it_is_served(model_folder, index_folder, tmp_path, workers):
+    """Its arrays, which are mapped elsewhere: who reads what was cut off from a mapped file is killed."""
+    folder = tmp_path / "index"
+    shutil.copytree(index_folder, folder)
+    with served(model_folder, "--quiet", "--workers", workers, "--index", folder) as server:
+        before = request(server, "POST", "/search", {"query": "the cat", "k": 3})
+        for path in (folder / "memory").glob("*.arrow"):
+            os.truncate(path, 0)
+        for _ in range(4):  # each worker is asked
+            assert request(server, "POST", "/search", {"query": "the cat", "k": 3}) == before
         assert server.stop() == 0
 
 

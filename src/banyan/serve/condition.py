@@ -37,7 +37,8 @@ def condition(body: dict[str, Any]) -> str | None:
     while place < len(where):
         found = _TOKENS.match(where, place)
         if found is None:
-            raise Refused(INVALID, f"where has {where[place : place + 20]!r}: a request may not", "where")
+            part = where[place : place + 20]
+            raise Refused(INVALID, f"where has {part!r}, which is not closed, or not allowed in a request", "where")
         place = found.end()
         if found["bracket"] and before and before.lower() not in _BEFORE_BRACKET:
             known = ", ".join(FUNCTIONS)

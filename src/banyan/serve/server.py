@@ -82,8 +82,8 @@ def serve(settings: Settings, ready: Callable[[str], None] | None = None) -> Non
 
 
 class Site:
-    """What all workers serve. The model is in private memory, which forked workers share, so that a change of its
-    files has no effect until it is loaded again."""
+    """What all workers serve. The model, and the arrays of an index, are in private memory, which forked workers share,
+    so that a change of their files has no effect until they are loaded again."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics, self.created = settings, Metrics(LABELS, settings.workers), int(time.time())
@@ -107,10 +107,14 @@ class Site:
         if self.settings.index is None:
             return None
         with needs("Searching", "search"):
+            from banyan.search.index import Index
             from banyan.search.searching import searcher_of
-        searcher = searcher_of(self.settings.index, model, self.settings.model)
-        if self.settings.workers == 1:  # LanceDB has threads, which do not survive a fork
-            searcher.index.rows, searcher.index.memory  # noqa: B018  opened before the first request
+        index = Index.open(self.settings.index, private=True)
+        searcher = searcher_of(index, model, self.settings.model)
+        if self.settings.workers == 1:
+            index.rows, index.memory  # noqa: B018  opened before the first request
+        elif found := index.ready_memory():  # not the rest: LanceDB has threads, which do not survive a fork
+            index.memory = found
         return searcher
 
     def _beside(self, searcher: Searcher | None) -> Beside | None:
