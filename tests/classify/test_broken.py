@@ -13,8 +13,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from banyan import BanyanError
+from banyan.checking import check
+from banyan.classify import train_classifier
 from banyan.classify.classifier import ABOUT, HEAD, Classifier
 from banyan.support.checksums import SUMS
+from tests.helpers.labelled import texts
 
 
 def about(**values: Any) -> Callable[[Path], None]:
@@ -90,3 +93,18 @@ def test_info_of_a_broken_classifier_is_one_sentence(trained, tmp_path, banyan):
     code, _, told = banyan("info", folder)
     assert (code, told.count("\n")) == (1, 1)
 
+
+@pytest.mark.filterwarnings("error")  # NumPy's would come before the sentence
+@pytest.mark.parametrize("lr", [1e30, 1e9])
+def test_a_classifier_that_goes_wrong_in_numbers_stops_and_says_so(base, tmp_path, lr):
+    told = r"embedding became NaN or larger than 1e\+06 by step \d+: try a lower lr, with --overwrite"
+    with pytest.raises(BanyanError, match=told):
+        train_classifier(base, texts(200), tmp_path / "out", lr=lr, checkpoint_seconds=0, quiet=True)
+    assert check(tmp_path / "out").problems == []
+    assert not (tmp_path / "out" / ABOUT).exists()
+
+
+@pytest.mark.parametrize("lr", [float("inf"), float("nan"), 0.0, -1.0])
+def test_a_learning_rate_is_a_positive_number(base, tmp_path, lr):
+    with pytest.raises(BanyanError, match="lr must be a positive number"):
+        train_classifier(base, texts(200), tmp_path / "out", lr=lr, quiet=True)
