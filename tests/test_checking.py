@@ -57,6 +57,31 @@ def test_a_flipped_bit_is_named_wherever_it_is(written, tmp_path):
         assert any(path.name in problem for problem in problems), (name, problems)
 
 
+def test_no_bit_of_the_checksums_themselves_can_be_flipped_unnoticed(written, tmp_path):
+    shutil.copytree(written, tmp_path / "copy")
+    for name, whole in (("out.npy.crc32", "out.npy"), ("model/SHA256SUMS", "model"), ("index/index.json", "index")):
+        path = tmp_path / "copy" / name
+        content = path.read_bytes()
+        places = [content.index(b'"checksum"') + 4] if path.suffix == ".json" else range(0, len(content), 3)
+        ends = [place for place, byte in enumerate(content) if byte == ord("\n")] if "SUMS" in name else []
+        for place in [*places, *ends]:
+            for bit in (0, 5) if place not in ends else range(8):
+                path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+                assert check(tmp_path / "copy" / whole).problems, (name, place, bit)
+        path.write_bytes(content)
+        assert check(tmp_path / "copy" / whole).problems == []
+
+
+def test_checksums_that_were_cut_short_are_named(written, tmp_path):
+    shutil.copytree(written / "model", tmp_path / "model")
+    path = tmp_path / "model" / checksums.SUMS
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "model.safetensors" not in line))
+    assert check(tmp_path / "model").problems == [f"{path} has no checksum of model.safetensors"]
+    path.write_text("")
+    assert check(tmp_path / "model").problems == [f"{path} is empty"]
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_a_changed_file_is_named_when_the_model_is_loaded(written, tmp_path, name):
     shutil.copytree(written / "model", tmp_path / "model")

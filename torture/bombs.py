@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from banyan.support.files import remove
 from torture.campaign import Outcome, Plan
 from torture.faults import inputs
 
@@ -44,6 +45,12 @@ FILES: dict[str, Callable[[Path], object]] = {
     "nested.jsonl": lambda path: path.write_bytes(b'{"text":' + b"[" * 1_000_000),
     "wide.csv": lambda path: path.write_bytes(b"text," + b"a," * 1_000_000 + b"\n"),
 }
+COMMANDS = (
+    "encode MODEL FILE -o OUT --quiet",
+    "dedup MODEL FILE -o OUT --quiet",
+    "classify predict LABELS FILE -o OUT",
+    "train FILE --out OUT --epochs 1 --dim 16 --channels 8 --preset paper --vocab-size 400 --quiet --device cpu",
+)
 NAMES = ("../../etc/passwd", "owner/../../x", "a/b/c", "owner/" + "x" * 5000, "hf:", "\udcff/x", "-", "owner/model\n")
 
 
@@ -58,7 +65,11 @@ def run(plan: Plan) -> Outcome:
     for name, write in FILES.items():
         path = plan.work / name
         write(path)
-        outcome.count(name, _wrong(["encode", model, str(path), "-o", str(plan.work / f"{name}.npy"), "--quiet"]))
+        for command in COMMANDS:
+            out = plan.work / "out.npy"
+            given = {"FILE": path, "MODEL": model, "LABELS": plan.work / "inputs" / "labels", "OUT": out}
+            outcome.count(name, _wrong([str(given.get(word, word)) for word in command.split()]))
+            remove(out)
         path.unlink()
     for name in NAMES:
         outcome.count("hub names", _wrong(["encode", name, model, "-o", str(plan.work / "never.npy"), "--quiet"]))
@@ -72,8 +83,8 @@ def _wrong(arguments: list[str]) -> str | None:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, preexec_fn=_limited
         )
     except subprocess.TimeoutExpired:
-        return f"{arguments[1:3]}: no end within {SECONDS} s"
+        return f"{arguments[0]} {arguments[1:3]}: no end within {SECONDS} s"
     told = done.stderr.decode(errors="replace")
     if done.returncode not in (0, 1) or "Traceback" in told:
-        return f"{arguments[1][:40]!r} {arguments[2][-30:]}: exit code {done.returncode}, {told[-300:]!r}"
+        return f"{arguments[0]} {arguments[1][:40]!r} {arguments[2][-20:]}: exit code {done.returncode}, {told[-99:]!r}"
     return None

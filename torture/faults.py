@@ -30,20 +30,20 @@ class Command(NamedTuple):
     arguments: Callable[[Path, Path], list[str]]  # of the inputs and of the target
     again: tuple[str, ...] = ()  # further arguments when it is run again
     result: str = "target"  # the file or folder that it makes, below the folder of the case
-    compared: tuple[str, ...] = ("",)  # the files of the result that must have the same bits; "": the result itself
+    compared: tuple[str, ...] = ("",)  # files of the result that must have the same bits; "": itself; ".x": beside it
     left: bool = True  # whether no other file may be left
     finished: str = "finished already"  # what it says, and then fails, if there is nothing left to do
 
 
 _SMALL = ["--preset", "paper", "--epochs", "2", "--dim", "16", "--channels", "8", "--vocab-size", "400"]
 _SMALL += ["--batch-size", "64", "--checkpoint-every", "0", "--quiet", "--device", "cpu"]
-_MODEL = ("model.safetensors", "tokenizer.json", "config.json")
+_MODEL = ("model.safetensors", "tokenizer.json", "config.json", "SHA256SUMS")
 COMMANDS = {
     "train": Command(
         lambda inputs, out: ["train", str(inputs / "corpus.txt"), "--out", str(out),
                              "--eval", str(inputs / "scored.tsv"), *_SMALL],
         ("--resume",),
-        compared=(*_MODEL, "metrics.jsonl", "SHA256SUMS"),
+        compared=(*_MODEL, "metrics.jsonl"),
     ),
     "tune": Command(
         lambda inputs, out: ["tune", str(inputs / "model"), str(inputs / "pairs.tsv"), "--out", str(out),
@@ -61,11 +61,13 @@ COMMANDS = {
         lambda inputs, out: ["encode", str(inputs / "model"), str(inputs / "corpus.txt"), "-o", str(out), "--quiet"],
         ("--resume",),
         result="target.npy",
+        compared=("", ".crc32"),
     ),
     "encode parquet": Command(
         lambda inputs, out: ["encode", str(inputs / "model"), str(inputs / "corpus.txt"), "-o", str(out), "--quiet"],
         ("--resume",),
         result="target.parquet",
+        compared=("", ".crc32"),
     ),
     "index": Command(
         lambda inputs, out: ["index", str(inputs / "model"), str(inputs / "corpus.txt"), "-o", str(out), "--quiet"],
@@ -194,7 +196,8 @@ def _results(command: Command, case: Path) -> dict[str, str]:
     result = case / command.result
     if command.compared == ("rows",):
         return {"rows": _rows(result)}
-    return {name: _digest(result / name if name else result) for name in command.compared}
+    beside = {name: Path(f"{result}{name}") for name in command.compared if not name or name.startswith(".")}
+    return {name: _digest(beside.get(name, result / name)) for name in command.compared}
 
 
 def _names(case: Path) -> set[str]:

@@ -69,7 +69,28 @@ def models(work: Path) -> list[Path]:
         elif config.lexical_dim:
             weights["lexical"] = rng.integers(-9, 9, (tokenizer.vocab_size, 8)).astype(np.int8)
         Banyan(config, tokenizer, weights).save_pretrained(work / name)
-    return [work / name for name in kinds]
+    return [*(work / name for name in kinds), *_classifiers(work, work / "words", texts)]
+
+
+def _classifiers(work: Path, folder: Path, texts: list[str]) -> list[Path]:
+    """Classifiers of texts, and of pairs of texts, on top of a model."""
+    import numpy as np
+
+    from banyan import Banyan
+    from banyan.classify.calibration import Calibration
+    from banyan.classify.classifier import Classifier
+    from banyan.classify.features import Ragged, Vocabulary, bits_for, digits_of, width
+    from banyan.classify.head import Head
+
+    model, rng, classes = Banyan.from_pretrained(folder), np.random.default_rng(2), ["no", "yes"]
+    tokens = Ragged(*model.tokenizer.encode(texts))
+    for name, pair in (("labels", False), ("pairs", True)):
+        vocabulary = Vocabulary.of((tokens, tokens.take(np.arange(len(texts))[::-1])) if pair else (tokens,),
+                                   bits_for(2), digits_of(model))  # fmt: skip
+        shapes = (width(model, pair), 2), (2,), (len(vocabulary.idf), 2)
+        head = Head(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes))
+        Classifier(model, classes, pair, pair, head, vocabulary, Calibration(2.0, 0.1)).save_pretrained(work / name)
+    return [work / "labels", work / "pairs"]
 
 
 # --- Mutations -------------------------------------------------------------------------------------------------------
@@ -78,7 +99,9 @@ def models(work: Path) -> list[Path]:
 def mutate(folder: Path, rng: random.Random) -> str:
     """Change something in a model folder, and remove its checksums: they would stop it. Return what was changed."""
     (folder / SUMS).unlink()
-    name = rng.choice(("config.json", "tokenizer.json", "tokenizer.json", "model.safetensors", "model.safetensors"))
+    names = ("config.json", "tokenizer.json", "tokenizer.json", "model.safetensors", "model.safetensors")
+    own = ("classifier.json", "classifier.json", "classifier.safetensors", "classifier.safetensors")
+    name = rng.choice(own if (folder / own[0]).exists() else names)
     path = folder / name
     ways = (_bytes, _json if path.suffix == ".json" else _tensors)
     if rng.random() < 0.03:
@@ -179,7 +202,7 @@ def _tensors(path: Path, rng: random.Random) -> str:
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     head, body = json.loads(data[8 : 8 + size]), bytearray(data[8 + size :])
-    name = rng.choice([name for name in head if name != "__metadata__"])
+    name = rng.choice([name for name in head if name != "__metadata__" and 0 not in head[name]["shape"]])
     what = rng.choice(("numbers", "numbers", "type", "header", "size", "shape"))
     if what == "numbers":
         first, last = head[name]["data_offsets"]
@@ -209,6 +232,7 @@ def examine(folder: Path) -> str:
     import numpy as np
 
     from banyan import Banyan
+    from banyan.classify.classifier import Classifier, has_classifier
     from banyan.errors import BanyanError
 
     try:
@@ -221,12 +245,26 @@ def examine(folder: Path) -> str:
                 return "FAILED: alone and in a batch differ"
         model.parse(TEXTS[0])
         model.explain(TEXTS[0], TEXTS[3])
+        if has_classifier(folder):
+            return _classified(Classifier.of(model))
     except BanyanError as error:
         message = str(error)
         return "refused" if message.strip() and "\n" not in message else f"FAILED: not one sentence: {message!r}"
     except BaseException as error:
         return f"FAILED: {type(error).__name__}: {str(error)[:200]!r}"
     return "works"
+
+
+def _classified(classifier: Any) -> str:
+    import numpy as np
+
+    texts = list(zip(TEXTS, TEXTS[::-1], strict=True)) if classifier.pair else TEXTS
+    together = classifier.predict_proba(texts)
+    if not np.isfinite(together).all():
+        return "FAILED: probabilities that are not finite"
+    alone = np.concatenate([classifier.predict_proba([text]) for text in texts])
+    classifier.explain(texts[0])
+    return "works" if np.array_equal(alone, together) else "FAILED: probabilities alone and in a batch differ"
 
 
 def _worker() -> None:

@@ -10,26 +10,31 @@ from torture.campaign import Outcome, Plan
 from torture.faults import COMMANDS, inputs
 
 TITLE = "training that goes wrong in numbers"
-ABSURD = (
-    ("--lr", "1e30"),
-    ("--lr", "1e4"),
-    ("--lr", "3e38"),
-    ("--infonce-weight", "1e30"),
-    ("--vocab-size", "100000000"),
-    ("--lexical-weight", "1e300"),
-    ("--dropout", "0.999999"),
-    ("--clip-grad-norm", "1e-300"),
+ABSURD = (  # command, option, value, and whether it must end with an error
+    ("train", "--lr", "1e30", True),
+    ("train", "--lr", "1e4", False),
+    ("train", "--lr", "3e38", True),
+    ("train", "--infonce-weight", "1e30", False),
+    ("train", "--vocab-size", "100000000", False),
+    ("train", "--lexical-weight", "1e300", True),
+    ("train", "--dropout", "0.999999", False),
+    ("train", "--clip-grad-norm", "1e-300", False),
+    ("tune", "--lr", "1e30", True),
+    ("tune", "--lr", "inf", True),
+    ("classify", "--lr", "1e30", True),
+    ("classify", "--lr", "inf", True),
 )
 
 
 def run(plan: Plan) -> Outcome:
     outcome = Outcome()
     inputs(plan.work / "inputs")
-    for number, option in enumerate(ABSURD):
+    for number, (name, option, value, fails) in enumerate(ABSURD):
         out = plan.work / f"out{number}"
-        command = [*COMMANDS["train"].arguments(plan.work / "inputs", out), *option]
+        command = [*COMMANDS[name].arguments(plan.work / "inputs", out), option, value]
         done = subprocess.run([sys.executable, "-m", "banyan", *command], capture_output=True, text=True)
-        outcome.count(" ".join(option), _wrong(done, out))
+        problem = "it says nothing" if fails and not done.returncode else _wrong(done, out)
+        outcome.count(f"{name} {option} {value}", problem)
     return outcome
 
 

@@ -24,12 +24,14 @@ from torture.faults import inputs
 TITLE = "serving"
 MEMORY = 2 << 30  # bytes that a server may use at its largest request,
 CPU_SECONDS = 30  # and the time: that of its processors, because the machine may be busy with other things
+KEY = "torture"  # with a key, the model can be loaded again
 
 
 class Server:
     def __init__(self, model: Path, *options: object) -> None:
         command = [sys.executable, "-m", "banyan", "serve", model, "--port", "0", "--quiet", *options]
-        self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+        environment = os.environ | {"BANYAN_API_KEY": KEY}
+        self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env=environment)
         assert self.process.stderr
         line = json.loads(self.process.stderr.readline())
         while line["event"] != "serving":
@@ -51,7 +53,8 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, connection: http.client.HTTPConnection, path: str, body: Any) -> tuple[int, bytes]:
-        connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body))
+        headers = {"authorization": f"Bearer {KEY}"}
+        connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body), headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
 
@@ -154,6 +157,7 @@ def _largest(work: Path, outcome: Outcome) -> None:
     command = ["index", model, work / "inputs" / "corpus.txt", "-o", work / "index", "--quiet"]
     subprocess.run([sys.executable, "-m", "banyan", *map(str, command)], check=True)
     with serving(model, "--index", work / "index") as server:
+        _wait_for_map(server)
         for path, operation in _operations(server):
             for kind, body in bodies(operation):
                 outcome.count(f"largest body, {path}", _one(server, path, body, kind))
@@ -161,6 +165,13 @@ def _largest(work: Path, outcome: Outcome) -> None:
         if peak > MEMORY:
             outcome.fail(f"largest bodies: {peak:,} bytes of memory")
         outcome.figures.append(("peak of memory", f"{peak // 1_000_000:,} MB"))
+
+
+def _wait_for_map(server: Server) -> None:
+    """Until it is laid out, the routes about its points only say so."""
+    with closing(server.connection()) as connection:
+        while not json.loads(server.ask(connection, "/explore/map", {})[1])["ready"]:
+            time.sleep(0.2)
 
 
 def _operations(server: Server) -> list[tuple[str, dict[str, Any]]]:
@@ -173,8 +184,8 @@ def _operations(server: Server) -> list[tuple[str, dict[str, Any]]]:
 
 
 def bodies(operation: dict[str, Any], size: int = 9_900_000) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The example of a route with large values: in each field that must be there, and in all of them, with every
-    option that can be turned on."""
+    """The example of a route with large values: in each field that must be there, in all of them with every option that
+    can be turned on, and in each field that may be there. A route without any gets a field that it does not know."""
     example, schema = operation["example"], operation["schema"]
     fields = list(_fields(schema))
     switched = _switched(schema)
@@ -184,6 +195,11 @@ def bodies(operation: dict[str, Any], size: int = 9_900_000) -> Iterator[tuple[s
         if len(fields) > 1 or switched:
             value = _values(size // len(fields))[kind]
             yield f"{kind} everywhere, {[*switched]}", _replaced(example, fields, value) | switched
+    known = {*switched, *(field[0] for field in fields)}
+    others = [name for name in schema["properties"] if name not in known]
+    for name in others or ["unknown"]:
+        for kind in ("letters", "texts", "tokens"):
+            yield f"{kind} in {name}", example | {name: _values(size)[kind]}
 
 
 def _values(size: int) -> dict[str, Any]:
@@ -230,7 +246,7 @@ def _one(server: Server, path: str, body: Any, kind: str) -> str | None:
     except OSError as error:
         return f"{kind}: {error!r}"
     seconds = server.cpu_seconds() - before
-    fine = status in (200, 400, 413, 422) and seconds < CPU_SECONDS
+    fine = status in (200, 400, 404, 413, 422) and seconds < CPU_SECONDS  # 404: there is no model of this name
     return None if fine else f"{kind}: {status} {told[:80]!r} {seconds:.0f} s"
 
 

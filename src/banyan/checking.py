@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from banyan import block_sums
-from banyan.encoder import SETTINGS, WEIGHTS, Banyan
+from banyan.classify.classifier import ABOUT, HEAD, Classifier, has_classifier
+from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.folders import unfinished_of
 from banyan.support import checksums, files
@@ -77,9 +78,20 @@ def _model(folder: Path) -> Iterator[str | None]:
     if not (folder / checksums.SUMS).exists():
         yield None
     problems = list(checksums.damaged(folder / checksums.SUMS))
+    known = checksums.read(folder / checksums.SUMS)
+    for name in (SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, ABOUT, HEAD):
+        if known and name not in known and (folder / name).exists():
+            problems.append(f"{folder / checksums.SUMS} has no checksum of {name}")
     yield from problems
     if not problems:
-        yield from _raised(lambda: Banyan.from_pretrained(folder).encode("All kernels run once."))
+        yield from _raised(lambda: _used(folder))
+
+
+def _used(folder: Path) -> None:
+    model = Banyan.from_pretrained(folder)
+    model.encode("All kernels run once.")
+    if has_classifier(folder):
+        Classifier.of(model)
 
 
 def _run(folder: Path) -> Iterator[str | None]:

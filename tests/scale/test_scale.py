@@ -57,7 +57,7 @@ def test_a_flipped_bit_in_a_part_is_named(model_folder, folder, tmp_path):
     parts = sorted(out.rglob("*.parquet"))
     for path in (*parts, out / FINISHED):
         whole = path.read_bytes()
-        for at in (len(whole) // 4, len(whole) // 2, len(whole) - 20, len(whole) - 6):
+        for at in (0, len(whole) // 4, len(whole) // 2, len(whole) - 20, len(whole) - 6):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             (problem,) = check(out).problems
             assert str(path) in problem

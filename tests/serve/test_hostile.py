@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -27,7 +28,7 @@ from banyan.serve.connection import protocol
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
-from banyan.serve.server import DRAIN_SECONDS
+from banyan.serve.server import DRAIN_SECONDS, _Server, _Workers
 from banyan.serve.service import Service
 from tests.helpers.models import tiny_model
 from tests.helpers.served import Served, served
@@ -344,6 +345,60 @@ def test_a_model_is_replaced_while_it_serves(tmp_path, workers):
         assert found <= {before.tobytes(), after.tobytes()}
         assert np.array_equal(vector(server, **key), after)
         assert request(server, "GET", "/info", **key)["model_sha"] == Banyan.from_pretrained(folder).fingerprint()
+        assert server.stop() == 0
+
+
+class AskedSite:
+    """Counts loads. While the first one is under way, it is asked for more."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = self.loads = 0
+        self.ask: Callable[[], object] = lambda: None
+
+    def reload(self) -> None:
+        self.under_way += 1
+        self.most, self.loads = max(self.most, self.under_way), self.loads + 1
+        for _ in range(5 if self.loads == 1 else 0):
+            self.ask()
+        self.under_way -= 1
+
+
+def test_a_model_is_loaded_once_at_a_time_however_often_it_is_asked_for():
+    """Of two loads under way, the one of the older files may end last."""
+    site = AskedSite()
+    workers = _Workers(site, lambda *_: None, [])  # type: ignore[arg-type]
+    site.ask = workers._reload  # a signal interrupts what is under way
+    workers._reload()
+    assert (site.most, site.loads) == (1, 2)
+
+    async def asked() -> None:
+        loop, server = asyncio.get_running_loop(), _Server.__new__(_Server)
+        server.site, server.tasks, server.loading, server.asked = site, set(), False, False  # type: ignore[assignment]
+        site.ask = lambda: asyncio.run_coroutine_threadsafe(hang_up(server), loop).result()
+        server._hang_up()
+        while server.tasks:
+            await asyncio.sleep(0.01)
+
+    async def hang_up(server: _Server) -> None:
+        server._hang_up()
+        await asyncio.sleep(0.01)  # a load that began now would be counted
+
+    site.loads = 0
+    asyncio.run(asked())
+    assert (site.most, site.loads) == (1, 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_files_of_an_index_are_cut_while_it_is_served(model_folder, index_folder, tmp_path, workers):
+    """Its arrays, which are mapped elsewhere: who reads what was cut off from a mapped file is killed."""
+    folder = tmp_path / "index"
+    shutil.copytree(index_folder, folder)
+    with served(model_folder, "--quiet", "--workers", workers, "--index", folder) as server:
+        before = request(server, "POST", "/search", {"query": "the cat", "k": 3})
+        for path in (folder / "memory").glob("*.arrow"):
+            os.truncate(path, 0)
+        for _ in range(4):  # each worker is asked
+            assert request(server, "POST", "/search", {"query": "the cat", "k": 3}) == before
         assert server.stop() == 0
 
 

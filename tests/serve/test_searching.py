@@ -103,6 +103,44 @@ def test_a_deep_condition_does_no_harm(app, where):
     assert posted(app, "/search", query="a", where=where[:1000])[0] in (200, 422)
 
 
+GROWING = r"""repeat('a', 1000000000) = 'b'
+"repeat"('a', 1000000000) = 'b'
+`repeat`('a', 1000000000) = 'b'
+REPEAT/* */('a', 1000000000) = 'b'
+kind = E'\'' OR repeat('a', 1000000000) = 'b' OR kind = ''
+kind = '\'' OR repeat('a', 1000000000) = 'b' OR kind = ''
+rpad('a', 1000000000, 'b') = 'b'
+year IN (1) OR (array_length(range(0, 10000000000)) > 0)
+regexp_like(kind, '(a{900}){900}')
+year = 1; DROP TABLE rows
+N'a' = kind
+$$a$$ = kind
+kind || kind || kind = 'a'"""
+
+
+@pytest.mark.parametrize("where", GROWING.splitlines())
+@pytest.mark.parametrize("path", ["/search", "/explore/find"])
+def test_a_condition_cannot_grow_in_memory(app, where, path, monkeypatch):
+    monkeypatch.setattr(Searcher, "rank", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr(explore_map, "_ready", lambda _: None)
+    status, answer = posted(app, path, query="a", where=where)
+    assert (status, "where" in answer["error"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "lower(kind) LIKE 'B%' OR NOT (year IN (1930, 1931) AND `kind` IS NOT NULL)",
+        "(year + 1) % 2 = 0 AND year BETWEEN -5 AND 2000",
+        "starts_with(kind, 'repeat(') OR contains(kind, '--') OR kind = ''';'",
+        "coalesce(round(year / 10), 0) > 1 AND \"kind\" <> 'ä'",
+    ],
+)
+def test_conditions_on_columns_are_allowed(app, where):
+    status, answer = posted(app, "/search", query="a", where=where)
+    assert status == 200, answer
+
+
 def test_why_a_hit_was_found_are_its_words_and_phrases(app, monkeypatch):
     monkeypatch.setattr(phrases, "SHARE", 0.0)  # words of a random model contribute little
     _, answer = posted(app, "/search", query="the cat sat on the mat", k=3)

@@ -632,3 +632,13 @@ def test_a_sentencepiece_model_asks_for_the_package_it_needs(tmp_path, monkeypat
     (tmp_path / "some.model").write_bytes(b"")
     with pytest.raises(BanyanError, match=re.escape(pip_install("sentencepiece"))):
         Tokenizer.from_file(tmp_path / "some.model")
+
+
+def test_a_word_that_is_the_whole_corpus_takes_little_memory(monkeypatch):
+    """The trainer takes a hundred bytes for each character of a text: ten million times the same word took 5 GB."""
+    parts = [len(part) for part in making._repeated("▁word\n", 10_000_000)]
+    assert (max(parts) <= making.REPEATED, sum(parts)) == (True, 60_000_000)
+    corpus = ["the cat sat on the mat " * 200] * 2
+    whole = [Tokenizer.train(corpus, kind=kind, vocab_size=300).to_json() for kind in ("bpe", "unigram")]
+    monkeypatch.setattr(making, "REPEATED", 7)
+    assert [Tokenizer.train(corpus, kind=kind, vocab_size=300).to_json() for kind in ("bpe", "unigram")] == whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,18 +13,21 @@ import numpy as np
 
 from banyan._version import __version__
 from banyan.classify.calibration import Calibration, probabilities
-from banyan.classify.features import OVERLAPS, Features, Ragged, Vocabulary, width
+from banyan.classify.features import LEAST_DEVIATION, OVERLAPS, Features, Ragged, Vocabulary, bits_for, width
 from banyan.classify.figures import predicted
 from banyan.classify.head import Head, scores_of
 from banyan.encoder import Banyan
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, first_line
+from banyan.model.weights import LARGEST, check_values
 from banyan.support import checksums, files
+from banyan.tokenizer.rules import without_surrogates
 
 if TYPE_CHECKING:
     from banyan.classify.decision import Decision
 
 ABOUT, HEAD, CONFUSION = "classifier.json", "classifier.safetensors", "confusion.png"
 FORMAT = "1"
+MOST_CLASSES = 1 << 16
 Inputs = Sequence[str] | Sequence[tuple[str, str]] | Sequence[str | tuple[str, str]]
 
 
@@ -163,13 +166,37 @@ def about_classifier(folder: Path) -> dict[str, Any]:
     """The content of classifier.json; empty if the folder has no classifier."""
     if not has_classifier(folder):
         return {}
-    try:
-        about = dict(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise BanyanError(f"cannot read {folder / ABOUT}: {error}") from None
-    if str(about.get("format")) != FORMAT:
-        raise BanyanError(f"{folder / ABOUT} has the format {about.get('format')!r}, which this version cannot read")
+    about = files.read_json(folder / ABOUT)
+    version = about.get("format") if isinstance(about, dict) else None
+    if str(version) != FORMAT:
+        raise BanyanError(f"{folder / ABOUT} has the format {str(version)[:20]!r}, which this version cannot read")
+    for name, fine in _VALUES.items():
+        if not fine(about.get(name)):
+            raise BanyanError(f"{folder / ABOUT} is not that of a classifier: it has no valid {name}")
+    if about["bits"] != bits_for(len(about["classes"])):
+        raise BanyanError(f"{folder / ABOUT}: bits does not match the number of classes")
     return about
+
+
+def _are_classes(value: Any) -> bool:
+    names = isinstance(value, list) and 1 < len(value) <= MOST_CLASSES and all(isinstance(name, str) for name in value)
+    return names and len(set(value)) == len(value) and all(without_surrogates(name) == name for name in value)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
+
+
+_VALUES: dict[str, Callable[[Any], bool]] = {
+    "classes": _are_classes,
+    "several": lambda value: isinstance(value, bool),
+    "pair": lambda value: isinstance(value, bool),
+    "bits": lambda value: type(value) is int,
+    "slope": _is_number,
+    "offset": _is_number,
+    "texts": lambda value: value is None or type(value) is int,
+    "figures": lambda value: value is None or isinstance(value, dict),
+}
 
 
 def _read(folder: Path, model: Banyan) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -177,20 +204,27 @@ def _read(folder: Path, model: Banyan) -> tuple[dict[str, Any], dict[str, np.nda
     from safetensors.numpy import load_file
 
     checksums.verify(folder, [ABOUT])
-    about = about_classifier(folder)
+    about, path = about_classifier(folder), folder / HEAD
     try:
-        arrays = load_file(folder / HEAD)
-        classes, pair = len(about["classes"]), about["pair"]
-        expected = {
-            "weight": (width(model, pair), classes),
-            "bias": (classes,),
-            "table": (len(arrays["bucket"]), classes),
-            "mean": (OVERLAPS if pair else 0,),
-            "frequency": (len(model.embedding) if pair else 0,),
-        }
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
-        raise BanyanError(f"cannot read the classifier in {folder}: {error}") from None
+        arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BanyanError(f"cannot read {path}: {first_line(error)}") from None
+    except (KeyError, TypeError, AttributeError) as error:  # of a type that NumPy does not have, such as BF16
+        raise BanyanError(f"cannot read {path}: NumPy cannot hold its numbers ({first_line(error)})") from None
+    classes, pair, rows = len(about["classes"]), about["pair"], arrays.get("bucket", np.empty(0)).size
+    overlaps = (OVERLAPS if pair else 0,)
+    expected = {
+        "weight": (width(model, pair), classes), "bias": (classes,), "bucket": (rows,), "table": (rows, classes),
+        "idf": (rows,), "mean": overlaps, "deviation": overlaps, "frequency": (len(model.embedding) if pair else 0,),
+    }  # fmt: skip
     for name, shape in expected.items():
-        if name not in arrays or arrays[name].shape != shape:
-            raise BanyanError(f"{folder / HEAD} does not match its {ABOUT} and model: {name} is not {shape}")
+        kind = np.int32 if name == "bucket" else np.float32
+        if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != kind:
+            raise BanyanError(f"{path} does not match its {ABOUT} and model: {name} is not {kind.__name__} {shape}")
+    check_values(arrays, str(path))
+    bucket, least = arrays["bucket"], arrays["deviation"].min(initial=1)
+    if rows and not 0 <= bucket.min() <= bucket.max() < 1 << about["bits"]:
+        raise BanyanError(f"{path}: bucket holds a number that is not between 0 and {(1 << about['bits']) - 1}")
+    if least < LEAST_DEVIATION / 2:
+        raise BanyanError(f"{path}: deviation holds {least:g}; the least is {LEAST_DEVIATION:g}")
     return about, arrays

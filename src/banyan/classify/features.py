@@ -21,6 +21,7 @@ from banyan.support.rows import normalize_rows, slices
 U = np.uint64
 LONGEST = 3  # pieces in an n-gram
 OVERLAPS = 17  # figures of a pair
+LEAST_DEVIATION = 1e-6  # of such a figure
 _MOST_WEIGHTS = 1 << 24  # of the table of n-grams: fewer buckets if there are many classes
 _BITS = (12, 18)  # at least and at most, of the number of a bucket
 _SHARED, _DIFFERENT, _ADDED = (U(kind) << U(56) for kind in (1, 2, 3))
@@ -86,7 +87,7 @@ class Vocabulary:
         counts = sum(np.bincount(keys % len(digits), minlength=len(digits)) for keys in both)
         frequency = (np.log((2 * n + 1) / (counts + 1)) + 1).astype(np.float32)
         found = overlaps(texts, frequency, digits)
-        return cls(idf, found.mean(0), found.std(0) + np.float32(1e-6), frequency)
+        return cls(idf, found.mean(0), found.std(0) + np.float32(LEAST_DEVIATION), frequency)
 
     @property
     def bits(self) -> int:

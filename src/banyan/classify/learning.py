@@ -23,6 +23,7 @@ from banyan.classify.settings import Settings
 from banyan.encoder import Banyan
 from banyan.errors import BanyanError, first_line
 from banyan.model.graph import entangle
+from banyan.model.weights import LARGEST
 from banyan.support import files
 from banyan.support.display import Display
 from banyan.support.rows import normalize_rows
@@ -94,7 +95,8 @@ class Learner:
         if not self.progress.epoch and not self.progress.step:
             self._measure()
         saved = time.monotonic()
-        with display.bar("learning", self.epochs * self.batches, "batches") as meter:
+        quiet = np.errstate(over="ignore", invalid="ignore")  # _check says it in a sentence
+        with quiet, display.bar("learning", self.epochs * self.batches, "batches") as meter:
             while not self._is_done():
                 order = np.random.default_rng([self.settings.seed, self.progress.epoch]).permutation(len(self.train))
                 while self.progress.batch < self.batches:
@@ -106,8 +108,16 @@ class Learner:
                     if checkpoint and time.monotonic() - saved > seconds:
                         self.save(checkpoint)
                         saved = time.monotonic()
+                self._check()
                 self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
                 self._measure()
+
+    def _check(self) -> None:
+        """Raise an error if what is learned could not be loaded. The last checkpoint is from before that."""
+        for name, array in self.learned.items():
+            if not np.abs(array).max(initial=0) <= LARGEST:
+                told = f"{name} became NaN or larger than {LARGEST:g} by step {self.progress.step:,}"
+                raise BanyanError(f"{told}: try a lower lr, with --overwrite")
 
     def _is_done(self) -> bool:
         since = self.progress.epoch - self.progress.best_epoch
@@ -192,6 +202,7 @@ class Learner:
     def save(self, path: Path) -> None:
         from safetensors.numpy import save_file
 
+        self._check()
         groups = {"learned": self.learned, "memory": self.memory, "best": self.best}
         arrays = {f"{group}/{name}": array for group, named in groups.items() for name, array in named.items()}
         about = {"progress": json.dumps(asdict(self.progress)), "sha256": _digest(arrays)}

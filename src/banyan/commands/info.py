@@ -102,9 +102,9 @@ def _classifier(about: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "inputs": f"{inputs}, {'several labels each' if about['several'] else 'one label each'}",
         "classes": ", ".join(about["classes"]),
-        "trained on": about["texts"],
+        "trained on": about.get("texts") or "unknown texts",
     }
-    held_out = {name: value for name, value in about.get("figures", {}).items() if not isinstance(value, dict)}
+    held_out = {name: value for name, value in (about.get("figures") or {}).items() if not isinstance(value, dict)}
     return found | {f"held-out {name.replace('_', ' ')}": value for name, value in held_out.items()}
 
 

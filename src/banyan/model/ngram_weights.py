@@ -55,4 +55,5 @@ def stored(weights: np.ndarray, scale: np.ndarray) -> np.ndarray:
     if not scale.any():
         return weights
     scaled = weights * factors(torch.from_numpy(scale)).numpy()
-    return np.rint(scaled * (LARGEST / scaled.max())).astype(np.uint8)
+    with np.errstate(invalid="ignore"):  # NaN, if training went wrong: then the scale is not saved
+        return np.rint(scaled * (LARGEST / scaled.max())).astype(np.uint8)

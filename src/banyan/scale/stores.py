@@ -22,7 +22,7 @@ from banyan.support import files
 UNFINISHED = "_unfinished"  # readers of Parquet folders skip names that start with _ or .
 FINISHED = "_banyan.json"
 LABEL = b"banyan"  # the key in a Parquet file's metadata under which a part records what it was made from
-_SUFFIX = ".parquet"
+_SUFFIX, _FIRST_BYTES = ".parquet", b"PAR1"
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "created")
 
 Mark = tuple[int, str]  # size, and version or time: identifies the content of a file
@@ -95,6 +95,8 @@ class Folder:
     def footer(self, name: str) -> str:
         """The SHA-256 of the footer of a Parquet file, whose pages have checksums of their own."""
         with self.files.open(self._path(name), "rb") as file:
+            if file.read(len(_FIRST_BYTES)) != _FIRST_BYTES:
+                raise BanyanError(f"{self.name(name)} is not a Parquet file")
             file.seek(-8, os.SEEK_END)
             size = int.from_bytes(file.read(4), "little") + 8
             file.seek(-size, os.SEEK_END)

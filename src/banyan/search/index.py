@@ -89,8 +89,8 @@ class Record:
 class Index:
     """Open it for search with `Index.open`, or for writing with `Index.writing`, which one process at a time can do."""
 
-    def __init__(self, folder: Path, record: Record) -> None:
-        self.folder, self.record = folder, record
+    def __init__(self, folder: Path, record: Record, private: bool = False) -> None:
+        self.folder, self.record, self._private = folder, record, private
 
     @cached_property
     def rows(self) -> Rows:
@@ -100,18 +100,24 @@ class Index:
     @cached_property
     def memory(self) -> Memory | None:
         """The rows as arrays, if there are few enough. They are written now if they are missing and nobody writes."""
-        found = memory.read(self.folder)
+        found = self.ready_memory()
         if found is None and memory.fits(self.rows):
             with suppress(BanyanError, OSError), files.locked(self.folder / "lock", "busy"):
                 memory.write(self.folder, self.rows, self.record.language)
-                found = memory.read(self.folder)
+                found = self.ready_memory()
         return found
 
+    def ready_memory(self) -> Memory | None:
+        """The arrays that are on disk, if they are not stale."""
+        return memory.read(self.folder, self._private)
+
     @classmethod
-    def open(cls, folder: str | Path) -> Index:
-        """Open an index for search. Another process may write to it at the same time."""
+    def open(cls, folder: str | Path, private: bool = False) -> Index:
+        """Open an index for search. Another process may write to it at the same time.
+
+        private: copy its arrays into memory instead of mapping them: a mapped file that is cut ends the process."""
         folder = Path(folder)
-        return cls(folder, _read(folder))
+        return cls(folder, _read(folder), private)
 
     @classmethod
     @contextmanager

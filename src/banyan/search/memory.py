@@ -108,15 +108,15 @@ def fits(rows: Rows) -> bool:
     return n < search_rows.APPROXIMATE_FROM and 4 * n * rows.dim <= MOST_BYTES
 
 
-def read(folder: Path) -> Memory | None:
-    """Return the arrays of an index, or None if they are missing, stale or damaged."""
+def read(folder: Path, private: bool = False) -> Memory | None:
+    """Return the arrays of an index, or None if they are missing, stale or damaged. private: copied, not mapped."""
     stamp = table_stamp(folder)
-    rows = _mapped(folder / FOLDER / ROWS, stamp)
+    rows = _opened(folder / FOLDER / ROWS, stamp, private)
     if rows is None:
         return None
     words = None
     if rows.schema.metadata[b"words"] == b"True":
-        found = _mapped(folder / FOLDER / WORDS, stamp)
+        found = _opened(folder / FOLDER / WORDS, stamp, private)
         if found is None:
             return None
         kinds = {"begins": np.int64, "row": np.int32, "weight": np.float32}
@@ -165,13 +165,13 @@ def _write(path: Path, table: pyarrow.Table, marks: dict[str, str]) -> None:
         out.write_table(table, max_chunksize=max(len(table), 1))
 
 
-def _mapped(path: Path, stamp: str) -> pyarrow.RecordBatch | None:
+def _opened(path: Path, stamp: str, private: bool) -> pyarrow.RecordBatch | None:
     if not stamp or not path.is_file():
         return None
     with needs("An index", "search"):
         import pyarrow as pa
     try:
-        file = pa.ipc.open_file(pa.memory_map(str(path)))
+        file = pa.ipc.open_file(pa.py_buffer(path.read_bytes()) if private else pa.memory_map(str(path)))
         if (file.schema.metadata or {}).get(b"stamp") != stamp.encode() or file.num_record_batches != 1:
             return None
         return file.get_batch(0)

@@ -327,11 +327,12 @@ def _condition(where: str | None) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        panicked = type(error).__name__ == "PanicException"  # Rust's, which is not an Exception
+        panicked = type(error).__name__ in ("PanicException", "RustPanic")  # the first one is not an Exception
         if isinstance(error, BanyanError) or not (isinstance(error, ValueError | RuntimeError | OSError) or panicked):
             raise
         if where is None or panicked or "corrupt" in str(error).lower():
-            told = f"cannot read the rows of the index: {first_line(error)[:300]}"
+            these = "the rows of the index" if where is None else f"the rows of the index where {where!r}"
+            told = f"cannot read {these}: {first_line(error)[:300]}"
             raise BanyanError(f"{told}; `banyan check` names the damaged file") from None
         reason = f"{where!r} is not a valid condition: {first_line(error)[:300]}"
         raise BanyanError(f"{reason} (conditions are SQL, for example: year >= 1900 AND author = 'Livy')") from None

@@ -9,6 +9,7 @@
     parse.py       POST /parse and /tree
     explain.py     POST /explain
     search.py      POST /search, if there is an index
+    condition.py   the SQL condition of a search
     explore.py     GET /, the page of banyan explore, and the routes that only it asks
     explore_map.py those about its map
     predict.py     POST /predict, if there is a classifier

@@ -14,6 +14,7 @@ from banyan.search.index import Index
 from banyan.search.maps import Map, drawn_map, texts_of, values_of
 from banyan.search.searching import MODES
 from banyan.serve import inputs
+from banyan.serve.condition import LONGEST, condition
 from banyan.serve.refusal import INVALID, Refused, choice, field, fields, whole
 from banyan.serve.schema import (
     BOOLEAN,
@@ -30,7 +31,7 @@ from banyan.serve.schema import (
     optional,
     record,
 )
-from banyan.serve.search import LONGEST_CONDITION, QUERY, condition, one_text
+from banyan.serve.search import QUERY, one_text
 from banyan.serve.service import Answer, Service
 
 MOST_POINTS = 100_000
@@ -126,7 +127,7 @@ def find(service: Service, body: Any) -> Answer:
 
 
 def describe_find(_: Schemas) -> Operation:
-    where = optional({"type": "string", "maxLength": LONGEST_CONDITION})
+    where = optional({"type": "string", "maxLength": LONGEST})
     body = {"query": QUERY, "by": one_of(MODES), "where": where}
     return Operation(array(COUNT), Request(body, ["query"], {"query": "cat"}), errors=_NOT_YET)
 

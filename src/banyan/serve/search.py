@@ -12,7 +12,8 @@ from banyan.search.highlight import highlights
 from banyan.search.phrases import matching_phrases
 from banyan.search.searching import MODES, Hit, Searcher
 from banyan.serve import inputs
-from banyan.serve.refusal import INVALID, NO_MODEL, TOO_LONG, Refused, choice, field, fields
+from banyan.serve.condition import LONGEST, condition
+from banyan.serve.refusal import INVALID, NO_MODEL, Refused, choice, field, fields
 from banyan.serve.schema import (
     BOOLEAN,
     COUNT,
@@ -36,7 +37,6 @@ from banyan.tree import Tree
 PAGE = 100  # hits per request, at most
 DEEPEST = 1000  # the last hit that can be asked for
 LONGEST_EXPLAINED = 10_000  # characters of a row; a longer one has no highlights
-LONGEST_CONDITION = 1000  # characters
 
 
 def search(service: Service, body: Any) -> Answer:
@@ -87,14 +87,6 @@ def number(body: dict[str, Any], name: str, default: int, least: int, most: int)
     return value
 
 
-def condition(body: dict[str, Any]) -> str | None:
-    where = without_surrogates(field(body, "where", str, "").strip())
-    if len(where) > LONGEST_CONDITION:
-        message = f"where has {len(where):,} characters; the limit is {LONGEST_CONDITION:,}"
-        raise Refused(TOO_LONG, message, "where")
-    return where or None
-
-
 def _written(model: Banyan, hit: Hit, query: Tree | None) -> bytes:
     values: dict[str, Any] = {"score": hit.score, "cosine": hit.cosine, "bm25": hit.words}
     values |= {"source": hit.source, "row": hit.row, "text": hit.text, "columns": hit.columns}
@@ -128,7 +120,7 @@ def describe_search(schemas: Schemas) -> Operation:
         "k": optional({"type": "integer", "minimum": 1, "maximum": PAGE, "default": 10}),
         "offset": optional({"type": "integer", "minimum": 0, "maximum": DEEPEST - 1, "default": 0}),
         "by": one_of(MODES),
-        "where": optional({"type": "string", "maxLength": LONGEST_CONDITION}),
+        "where": optional({"type": "string", "maxLength": LONGEST}),
         "explain": optional(BOOLEAN),
         "model": optional(schemas.searching),
     }

@@ -82,8 +82,8 @@ def serve(settings: Settings, ready: Callable[[str], None] | None = None) -> Non
 
 
 class Site:
-    """What all workers serve. The model is in private memory, which forked workers share, so that a change of its
-    files has no effect until it is loaded again."""
+    """What all workers serve. The model, and the arrays of an index, are in private memory, which forked workers share,
+    so that a change of their files has no effect until they are loaded again."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics, self.created = settings, Metrics(LABELS, settings.workers), int(time.time())
@@ -107,10 +107,14 @@ class Site:
         if self.settings.index is None:
             return None
         with needs("Searching", "search"):
+            from banyan.search.index import Index
             from banyan.search.searching import searcher_of
-        searcher = searcher_of(self.settings.index, model, self.settings.model)
-        if self.settings.workers == 1:  # LanceDB has threads, which do not survive a fork
-            searcher.index.rows, searcher.index.memory  # noqa: B018  opened before the first request
+        index = Index.open(self.settings.index, private=True)
+        searcher = searcher_of(index, model, self.settings.model)
+        if self.settings.workers == 1:
+            index.rows, index.memory  # noqa: B018  opened before the first request
+        elif found := index.ready_memory():  # not the rest: LanceDB has threads, which do not survive a fork
+            index.memory = found
         return searcher
 
     def _beside(self, searcher: Searcher | None) -> Beside | None:
@@ -258,12 +262,13 @@ class _Server(uvicorn.Server):
         self.app, self.site, self.orphaned, self.serving = app, site, orphaned, serving
         app.accepted = self.server_state.tasks
         self.tasks: set[asyncio.Task] = set()
+        self.loading = self.asked = False  # to load the model again
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._begin(self._reload()))
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # a worker begins with all of them blocked
         if self.orphaned is None:
             loop.add_signal_handler(signal.SIGINT, self._stop, True)
@@ -298,11 +303,21 @@ class _Server(uvicorn.Server):
             self.app.unread = sum([connection.overdue(now) for connection in list(connections)])
             await asyncio.sleep(SWEEP_SECONDS)
 
+    def _hang_up(self) -> None:
+        """Load the model again; if that is under way, once more after it, so that what is newest stays."""
+        self.asked = True
+        if not self.loading:
+            self.loading = True
+            self._begin(self._reload())
+
     async def _reload(self) -> None:
-        service = await asyncio.get_running_loop().run_in_executor(None, self.site.reload)
-        if service is not None:
-            service.stopping = self.app.service.stopping
-            self.app.use(service)
+        while self.asked:
+            self.asked = False
+            service = await asyncio.get_running_loop().run_in_executor(None, self.site.reload)
+            if service is not None:
+                service.stopping = self.app.service.stopping
+                self.app.use(service)
+        self.loading = False
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if not self.app.service.stopping:
@@ -331,7 +346,7 @@ class _Workers:
     def __init__(self, site: Site, work: Callable[[int, int], None], sockets: list[socket.socket]) -> None:
         self.site, self.work, self.sockets = site, work, sockets
         self.running: dict[int, tuple[int, float]] = {}  # process -> worker and start time
-        self.stopping = False
+        self.stopping = self.loading = self.asked = False
         self.alive = os.pipe()  # nothing is written to it; it closes when the parent dies, and workers notice
 
     def run(self, serving: Callable[[], None]) -> None:
@@ -376,10 +391,18 @@ class _Workers:
             os._exit(code)
 
     def _reload(self, *_: object) -> None:
-        """Load the model, for workers that are started later, and have each running worker load it."""
-        if not self.stopping and self.site.reload():
-            for process in self.running:
-                os.kill(process, signal.SIGHUP)
+        """Load the model, for workers that are started later, and have each running worker load it. A signal that
+        arrives meanwhile interrupts this: it is answered afterwards, by loading once more."""
+        self.asked = True
+        if self.loading:
+            return
+        self.loading = True
+        while self.asked and not self.stopping:
+            self.asked = False
+            if self.site.reload():
+                for process in self.running:
+                    os.kill(process, signal.SIGHUP)
+        self.loading = False
 
     def _stop(self, *_: object) -> None:
         """Ask the workers to finish; the second time, kill them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from banyan.errors import BanyanError
 from banyan.support import files
 
 SUMS = "SHA256SUMS"  # the checksums of the files in a folder
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 BESIDE = ".sha256"  # what the name of a single file gets for its checksum
 
 
@@ -33,7 +35,12 @@ def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_whole(values: Any) -> bool:
     """Return whether values are as they were sealed. (Files of earlier versions have no checksum.)"""
-    return not isinstance(values, dict) or values.get("checksum", "") in ("", _of_values(values))
+    if not isinstance(values, dict) or not values:
+        return True
+    *_, last = values.values()
+    if "checksum" not in values and isinstance(last, str) and _DIGEST.fullmatch(last):
+        return False  # the name of the checksum is damaged itself
+    return values.get("checksum", "") in ("", _of_values(values))
 
 
 def read_sealed(path: Path, advice: str) -> Any:
@@ -66,8 +73,8 @@ def read(path: Path) -> dict[str, str]:
     """Return the checksums in a file by the name of what they are of; none if it does not exist."""
     if not path.is_file() or path.stat().st_size > files.LARGEST_JSON:
         return {}
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return {name: found for found, _, name in (line.partition("  ") for line in lines)}
+    lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+    return {name: found for found, _, name in (line.partition("  ") for line in lines if line)}
 
 
 def verify(folder: Path, names: Iterable[str]) -> None:
@@ -85,7 +92,10 @@ def verify(folder: Path, names: Iterable[str]) -> None:
 
 def damaged(path: Path) -> Iterator[str]:
     """Yield what is wrong with the files whose checksums are in a file."""
-    for name, expected in read(path).items():
+    known = read(path)
+    if path.exists() and not known:
+        yield f"{path} is empty"
+    for name, expected in known.items():
         file = path.parent / name
         if not file.is_file():
             yield f"{file} is missing"

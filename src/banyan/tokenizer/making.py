@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import tokenizers
@@ -27,6 +28,7 @@ COVERAGE = 0.9995  # the share of the text that the alphabet covers
 FEW = 256  # the alphabet has at least this many characters, if there are so many
 MOST_WORDS = 1_000_000  # distinct chunks held while counting; beyond that, the rarest are dropped
 TRAINED_ON = 20_000_000  # chunks; the counts of a larger corpus are scaled down to this
+REPEATED = 1 << 16  # characters that the trainer is given at once
 SMALLEST = 300  # the smallest vocabulary
 
 
@@ -149,10 +151,17 @@ def _merges(counts: dict[str, int], alphabet: set[str], size: int) -> tuple[list
     )
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
-    feed = ((chunk + "\n") * int(times * scale) for chunk, times in counts.items() if len(chunk) > 1)
-    tokenizer.train_from_iterator(feed, trainer)
+    feed = (_repeated(chunk + "\n", int(times * scale)) for chunk, times in counts.items() if len(chunk) > 1)
+    tokenizer.train_from_iterator(chain.from_iterable(feed), trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return sorted(model["vocab"], key=model["vocab"].get), [pair_of(merge) for merge in model["merges"]]
+
+
+def _repeated(line: str, times: int) -> Iterator[str]:
+    """Yield a line so many times, some at once: for each character of a text, the trainer takes a hundred bytes."""
+    at_once = max(1, REPEATED // len(line))
+    for first in range(0, times, at_once):
+        yield line * min(at_once, times - first)
 
 
 def _train_bpe(counts: dict[str, int], alphabet: set[str], size: int) -> models.BPE:
