@@ -99,7 +99,7 @@ def read_labelled(
     report.kept = len(labels)
     note = _note(table, places, header)
     if not labels:
-        raise BanyanError(f"{table.name} has nothing to learn from: {report.summary('text')} {note}")
+        raise BanyanError(f"there is nothing to learn from in {table.name}: {report.summary('text')} {note}")
     return Labelled(texts, labels, lists or separator is not None), report, note
 
 

@@ -25,7 +25,7 @@ class Known:
     group: np.ndarray  # int64 [texts]: equal for texts that are linked by examples; NONE for those that only negate
     pairs: np.ndarray  # int64, sorted: the examples as pairs of texts, in both orders, each as one number
     label: np.ndarray | None  # int64 [n]
-    score: np.ndarray | None  # float32 [n]
+    score: np.ndarray | None  # float64 [n]
 
     @classmethod
     def of(cls, table: np.ndarray, examples: Examples, texts: int) -> Known:
