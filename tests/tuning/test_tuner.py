@@ -117,12 +117,14 @@ def test_it_stops_when_held_out_examples_no_longer_improve_and_keeps_the_best_ep
     assert all(np.array_equal(kept[name], expected[name]) for name in kept if best or not name.startswith("lexical"))
 
 
-def test_texts_with_scores_and_negatives(base, tmp_path):
+def test_texts_with_scores_and_negatives(base, tmp_path, capsys):
     pairs = words(200)[:90]
     alike = np.tile([1.0, 0.0, 0.5], 30).astype(np.float32)
     second = [text if score else "the a on" for text, score in zip(pairs.second, alike, strict=True)]
-    banyan.tune(base, Examples.of(pairs.first, second, score=alike), tmp_path / "scores", **{**HOW, "epochs": 2})
-    assert "held_out_spearman" in metrics(tmp_path / "scores")[-1]
+    how = {**HOW, "epochs": 2, "quiet": False}
+    banyan.tune(base, Examples.of(pairs.first, second, score=alike), tmp_path / "scores", **how)
+    figure = metrics(tmp_path / "scores")[-1]["held_out_spearman"]
+    assert f"Spearman of held-out pairs {figure:.2f}" in capsys.readouterr().err
     negatives = Examples.of(pairs.first, pairs.second, ["", "green", "the mat"] * 30)
     banyan.tune(base, negatives, tmp_path / "triples", **{**HOW, "epochs": 2})
     assert np.isfinite(metrics(tmp_path / "triples")[-1]["train_loss"])
@@ -178,13 +180,18 @@ def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(base, tmp_path, monkeypatch
     assert figures[1] == pytest.approx(figures[0], abs=5)
 
 
-def test_a_few_examples_are_all_learned_from(base, tmp_path):
+def test_a_few_examples_are_all_learned_from(base, tmp_path, capsys):
     pairs = Examples.of(["cat", "dog", "mat"], ["tree", "house", "green"])
-    before, tuned = Banyan.from_pretrained(base), banyan.tune(base, pairs, tmp_path / "tuned", **{**HOW, "lr": 0.1})
+    how = {**HOW, "lr": 0.1, "quiet": False}
+    before, tuned = Banyan.from_pretrained(base), banyan.tune(base, pairs, tmp_path / "tuned", **how)
+    assert "held out: none (fewer than 30 examples)" in capsys.readouterr().err
     own = [np.diag(model.similarity(pairs.first, pairs.second)).mean() for model in (before, tuned)]
     assert own[1] > own[0] + 0.1
-    with pytest.raises(BanyanError, match="needs at least two examples, or a negative"):
-        banyan.tune(base, pairs[:1], tmp_path / "one", **HOW)
+    for same in (pairs[:1], pairs[np.array([0, 0])], Examples.of(["cat", "dog", "cat"], ["tree", "tree", "tree"])):
+        with pytest.raises(BanyanError, match="at least two pairs without a common text, or a negative"):
+            banyan.tune(base, same, tmp_path / "one", **HOW)
+    with pytest.raises(BanyanError, match="the same score, so there is nothing to rank"):
+        banyan.tune(base, Examples.of(["cat", "dog"], ["tree", "mat"], score=np.ones(2)), tmp_path / "one", **HOW)
     with pytest.raises(BanyanError, match="at least two labels"):
         banyan.tune(base, paired_by_label(["cat", "dog", "mat"], np.zeros(3))[0], tmp_path / "one", **HOW)
 
@@ -194,6 +201,8 @@ def test_what_cannot_work_is_refused(base, tmp_path):
         tiny_model().tune(words(20), tmp_path / "out")
     with pytest.raises(BanyanError, match="pairs_weight must be above 0"):
         banyan.tune(base, words(20), tmp_path / "out", pairs_weight=0.0, infonce_weight=1.0, **HOW)
+    with pytest.raises(BanyanError, match="batch_size must be at least 2 in tuning"):
+        banyan.tune(base, words(20), tmp_path / "out", **{**HOW, "batch_size": 1})
     with pytest.raises(BanyanError, match="are for `banyan train`"):
         banyan.tune(base, words(20), tmp_path / "out", infonce_weight=1.0, **HOW)
     with pytest.raises(BanyanError, match="settings of `banyan tune`"):

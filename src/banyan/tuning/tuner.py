@@ -80,6 +80,8 @@ def tune(
         raise BanyanError("pairs_weight must be above 0: nothing else in tuning learns from the examples")
     if config.infonce_weight or config.has_teacher:
         raise BanyanError("infonce_weight and teachers are for `banyan train`: leave them out in tuning")
+    if config.batch_size < 2:
+        raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
     read, told = _read(examples, columns, display)
     train, held_out = split(read, config.seed)
     batches = prepared(train, held_out, before.tokenizer, config.max_pieces)
