@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from banyan.errors import BanyanError
@@ -24,8 +25,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BanyanError(f"{name} must be at least 1, not {value}")
-        if not self.lr > 0:
-            raise BanyanError(f"lr must be above 0, not {self.lr}")
+        if not 0 < self.lr < math.inf:
+            raise BanyanError(f"lr must be a positive number, not {self.lr}")
 
     @classmethod
     def checked(cls, values: dict[str, object]) -> Settings:
