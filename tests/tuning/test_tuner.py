@@ -17,8 +17,11 @@ from banyan.model.word_ngrams import BUCKETS
 from banyan.support import devices
 from banyan.training import checkpoint
 from banyan.tuning import run
+from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples, paired_by_label
 from banyan.tuning.finding import Found
+from banyan.tuning.split import split
+from banyan.tuning.tuner import recounted
 from tests.helpers.models import tiny_model
 from tests.helpers.training import adam_with_a_tensor, digest, interrupted_at, metrics
 
@@ -114,7 +117,8 @@ def test_it_stops_when_held_out_examples_no_longer_improve_and_keeps_the_best_ep
     assert Config.from_file(tmp_path / "stopped/config.json").lexical_weight == 0.7
     assert metrics(tmp_path / "stopped")[-1]["finished_epoch"] == len(figures) - 1
     expected = tuned_with([1, 2, 3], "as long", epochs=best) if best else load_file(base / "model.safetensors")
-    assert all(np.array_equal(kept[name], expected[name]) for name in kept if best or not name.startswith("lexical"))
+    same = [name for name in kept if best or not name.startswith(("lexical", "embedding"))]  # epoch 0 is recounted
+    assert all(np.array_equal(kept[name], expected[name]) for name in same)
 
 
 def test_texts_with_scores_and_negatives(base, tmp_path, capsys):
@@ -137,7 +141,9 @@ def test_a_model_without_lexical_dimensions_can_be_tuned(tmp_path):
 
 
 def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
-    before = Banyan.from_pretrained(base).embedding
+    model = Banyan.from_pretrained(base)
+    store = prepared(*split(words(200), 0), model.tokenizer, 512)[0].store
+    before = recounted(model, store)["embedding"]
 
     def moved(weight: float) -> float:
         banyan.tune(base, words(200), tmp_path / str(weight), **{**HOW, "epochs": 2, "stay_weight": weight})
@@ -145,6 +151,20 @@ def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
         return float(np.square(after - before).sum())
 
     assert moved(100.0) < moved(0.0) / 4
+
+
+def test_tokens_start_as_long_as_they_are_rare_in_the_examples(base):
+    model = Banyan.from_pretrained(base)
+    pairs = Examples.of(["the cat", "the dog"], ["the mat", "the the"])
+    texts = prepared(pairs, pairs[:0], model.tokenizer, 512)[0].store
+    start = recounted(model, texts)["embedding"]
+    ratio = np.linalg.norm(start, axis=1) / np.linalg.norm(model.embedding, axis=1)
+    the, cat = (model.tokenizer.encode([word])[0][0] for word in ("the", "cat"))
+    assert ratio[cat] / ratio[the] == pytest.approx(1 + np.log(5 / 2), rel=1e-4)
+    distinct = [np.unique(tokens) for tokens in np.split(texts.tokens, texts.offsets[1:-1])]
+    counts = np.bincount(np.concatenate(distinct), minlength=len(ratio))
+    norms = [counts @ np.linalg.norm(vectors, axis=1) for vectors in (start, model.embedding)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
 
 def test_sparse_gradients_teach_what_dense_ones_teach(base, tmp_path):
