@@ -217,7 +217,7 @@ class Config:
     )
     pairs_temperature: float = setting(0.05, "temperature of the loss on pairs", TUNING, POSITIVE)
     stay_weight: float = setting(
-        0.0, "weight of the mean squared distance between token vectors and those before tuning", TUNING, NOT_NEGATIVE
+        0.0, "weight of the squared distance to token vectors and n-gram weights before tuning", TUNING, NOT_NEGATIVE
     )
     hard_negatives: int = setting(
         0, "hard negatives of each pair, mined with the model itself before every epoch (0: none)", TUNING, NOT_NEGATIVE
@@ -442,7 +442,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "infonce_weight": 0.0,
         "pairs_weight": 1.0,
         "dropout": 0.0,
-        "stay_weight": 10.0,
+        "stay_weight": 3.0,
         "lr": 6e-3,
         "final_lr_frac": 0.0,
         "epochs": None,

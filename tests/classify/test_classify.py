@@ -15,6 +15,7 @@ from banyan.checking import check
 from banyan.classify import Classifier, learning, train_classifier
 from banyan.classify.calibration import calibrated, log_loss, probabilities
 from banyan.classify.features import Ragged
+from banyan.classify.figures import Figures
 from banyan.classify.head import scores_of
 from banyan.classify.labelled import Labelled, read_labelled
 from banyan.classify.settings import Settings
@@ -122,6 +123,13 @@ def test_calibrated_probabilities_are_as_sure_as_they_should_be():
     several = (rng.random(scores.shape) < probabilities(scores - 1, True)).astype(float)
     found = calibrated(scores * 2, several, True)
     assert (found.slope, found.offset) == pytest.approx((0.5, -1), rel=0.1)
+
+
+def test_a_few_texts_do_not_make_a_classifier_certain():
+    """Platt expects three of four such texts to be right after two of two."""
+    for several, scores in (False, np.array([[1.0, -1.0], [-1.0, 1.0]])), (True, np.array([[1.0, -1.0], [-1.0, 1.0]])):
+        found = probabilities(calibrated(scores, np.eye(2), several)(scores), several)
+        assert found.max() == pytest.approx(0.75, abs=0.01)
 
 
 # --- Runs ------------------------------------------------------------------------------------------------------------
@@ -286,7 +294,29 @@ def test_every_class_with_several_texts_is_on_both_sides():
 def test_one_class_is_refused(base, tmp_path):
     with pytest.raises(BanyanError, match="at least two classes"):
         train_classifier(base, (["a cat", "a dog"], ["x", "x"]), tmp_path / "one", quiet=True)
+    with pytest.raises(BanyanError, match="no text has a label"):
+        train_classifier(base, (["a cat", "a dog"], [[], []]), tmp_path / "one", quiet=True)
+    with pytest.raises(BanyanError, match="lr must be a positive number, not inf"):
+        train_classifier(base, texts(20), tmp_path / "one", lr=float("inf"), quiet=True)
     assert not (tmp_path / "one").exists()
+
+
+def test_what_was_not_held_out_has_no_figures(base, tmp_path, capsys):
+    train_classifier(base, (["a cat", "a house"], ["x", "y"]), tmp_path / "two", epochs=1)
+    assert "none were held out: nothing is measured, and probabilities are not calibrated" in capsys.readouterr().err
+    scores, target = np.eye(3)[:2] * 5, np.eye(3)[:2]
+    figures = Figures.of(scores, probabilities(scores, False), target, ["x", "y", "z"], False)
+    assert figures.rows()[1:] == [
+        ("y", "100.0", "100.0", "100.0", "1"),
+        ("z", "-", "-", "-", "0"),
+        ("mean of classes", "100.0", "100.0", "100.0", "2"),
+    ]
+
+
+def test_two_texts_and_a_label_without_pair_are_explained(tmp_path):
+    (tmp_path / "a.csv").write_text("sentence1,sentence2,label\na,b,0\nc,d,1\n")
+    with pytest.raises(BanyanError, match=r"a text and a label \(for two texts and a label, add --pair; in Python"):
+        read_labelled(tmp_path / "a.csv")
 
 
 # --- The command -----------------------------------------------------------------------------------------------------

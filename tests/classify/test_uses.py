@@ -139,6 +139,21 @@ def test_labels_keep_their_type_and_may_be_several(base, tmp_path):
         estimator.fit(known.columns[0], known.labels[:-1])
 
 
+@pytest.mark.parametrize(
+    ("texts", "labels", "sentence"),
+    [
+        ([], [], "no texts to learn from"),
+        (["a cat", "a dog"], ["x", None], r"label 1 is missing \(None\)"),
+        (["a cat", "a dog"], [float("nan"), 1.0], "label 0 is missing"),
+        (["a cat", "a dog"], [1, "x"], "some labels are strings and some are not"),
+        (["a cat", "a dog"], [[], []], "no text has a label"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(base, texts, labels, sentence):
+    with pytest.raises(BanyanError, match=sentence):
+        Banyan.from_pretrained(base).classifier().fit(texts, labels)
+
+
 def test_the_estimator_compares_pairs(base):
     known = pairs(400)
     estimator = Banyan.from_pretrained(base).classifier(pair=True)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from banyan.config import Config
-from banyan.model import BanyanModel, pairing
-from banyan.model.ngram_weights import Hashed
+from banyan.model import BanyanModel, objective, pairing
+from banyan.model.ngram_weights import Hashed, factors
 from banyan.model.pairing import Belonging
 
 B, M, E, D = 4, 2, 6, 5
@@ -107,3 +107,17 @@ def test_weights_of_ngrams_and_roots_are_learned_apart():
     assert of_scale[:9].any()
     assert not of_scale[9:].any()
     assert not torch.equal(of_scale, of_scale_scaled)
+
+
+def test_weights_of_ngrams_stay_too():
+    """The distance is that of the logarithms of the weights, averaged over all n-grams."""
+    model = BanyanModel(Config(**{**TUNED, "lexical_ngrams": "words"}), 10)
+    model.learn_ngram_weights()
+    model.embedding_before = model.embedding.detach().clone()
+    model.lexical_scale.data[:9] = 0.1
+    distance = objective.staying(model, None, None)
+    logarithms = factors(model.lexical_scale.detach()).log()
+    assert distance.item() == pytest.approx(objective.NGRAM_STAY * logarithms.square().mean().item(), rel=1e-4)
+    distance.backward()
+    assert (model.lexical_scale.grad[:9] > 0).all()
+    assert not model.lexical_scale.grad[9:].any()

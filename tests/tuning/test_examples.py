@@ -21,7 +21,7 @@ def test_some_of_the_examples_keep_their_groups():
     some = examples[np.array([2, 1])]
     assert (some.first, some.second, some.negative) == (["c", "b"], ["z", "x"], ["m", ""])
     assert some.score.tolist() == [3, 2]
-    assert some.score.dtype == np.float32
+    assert some.score.dtype == np.float64
     assert some.group.tolist() == examples.group[[2, 1]].tolist()
     assert examples[:2].first == examples[np.array([True, True, False])].first == ["a", "b"]
 

@@ -45,3 +45,23 @@ def test_the_lexical_weight_changes_only_if_another_one_is_clearly_better():
     assert found.lexical_weight > 0.5
     assert found.value > finding.figure(Informed(0.3, 50.0), held_out).value + 50
     assert finding.figure(Informed(0.3, 50.0), held_out).lexical_weight == 0.3
+
+
+def test_scores_choose_the_lexical_weight_too():
+    words = [f"{a} {b}" for a in "cat dog sat mat runs".split() for b in "green tree house slowly over".split()]
+    score = np.zeros(25)
+    score[::2] = 1  # Informed gives every second text the lexical part of its first; here, only some have it
+    pairs = Examples.of(words, [f"the {word}" for word in words], score=score)
+    held_out = prepared(pairs, NOBODY, tiny_model().tokenizer, 512)[0]
+    informed = Informed(0.1, 0.1)
+    encode = informed.encode_tokens
+
+    def some_apart(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        vectors = encode(tokens, offsets)
+        vectors[26::2, 16:] *= -1
+        return vectors
+
+    informed.encode_tokens = some_apart
+    found = finding.figure(informed, held_out)
+    assert (found.name, round(found.value)) == (finding.SPEARMAN, 87)  # the ranks of two values tie
+    assert found.lexical_weight > 0.5

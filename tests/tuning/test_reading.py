@@ -97,6 +97,12 @@ def test_every_source_gives_the_same_examples(tmp_path):
         if source is not sources[-1]:
             assert read.note.endswith("ignored: id, topic.")
     assert read_examples([FIRST, SECOND, OTHER]).examples.negative == OTHER
+    assert read_examples(zip(*zip(FIRST, SECOND, strict=True), strict=True)).examples.second == SECOND
+
+
+def test_scores_keep_their_order_however_close_or_large_they_are():
+    for score in ([16_777_217, 16_777_216], [1e300, 2e300]):  # equal, or infinite, in single precision
+        assert read_examples((FIRST, SECOND, score)).examples.score.tolist() == score
 
 
 def test_a_negative_may_be_missing_in_the_first_rows(tmp_path):
@@ -152,7 +158,9 @@ def test_labels_that_are_read_as_texts_raise_a_doubt():
         ("a.csv", "title,text,label\na,b,1\nc,d,1\n", None, "has columns that belong together and a label"),
         ("a.jsonl", '{"a": "x", "b": "y", "c": "z"}', None, "has 3 columns of text: choose two"),
         ("a.jsonl", '{"query": "x", "document": "y"}\n{"query"', None, ":2: not valid JSON"),
-        ("a.tsv", "query\tdocument\na\t\n", None, "has nothing to tune on: 1 line read from 1 file, 0 examples kept"),
+        ("a.tsv", "query\tdocument\na\t\n", None, "nothing to tune on in "),
+        ("a.tsv", "\n\n", None, "has no columns: its first line is empty"),
+        ("a.jsonl", "\n{}\n", None, "has no columns: no line has an object with keys"),
         ("a.txt", "a\tb\n", None, "its name must end in .tsv, .csv, .jsonl or .parquet"),
     ],
 )
@@ -170,3 +178,5 @@ def test_sources_in_memory_are_checked():
     assert "zip(*pairs)" in refusal(SimpleNamespace(column_names=["a", "b"]))  # a stream has no columns to take
     assert "there is no column 'c'" in refusal({"a": FIRST, "b": SECOND}, ("a", "c"))
     assert refusal((FIRST, SECOND, [1, "x"])).startswith("the lists, row 2: expected a number as the score")
+    unknown = refusal((FIRST, SECOND, [None, float("nan")]))
+    assert unknown.startswith("there is nothing to tune on in the lists: 2 lines read, 0 examples kept, 2 dropped")

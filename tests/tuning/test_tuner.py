@@ -17,8 +17,11 @@ from banyan.model.word_ngrams import BUCKETS
 from banyan.support import devices
 from banyan.training import checkpoint
 from banyan.tuning import run
+from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples, paired_by_label
 from banyan.tuning.finding import Found
+from banyan.tuning.split import split
+from banyan.tuning.tuner import recounted
 from tests.helpers.models import tiny_model
 from tests.helpers.training import adam_with_a_tensor, digest, interrupted_at, metrics
 
@@ -114,15 +117,18 @@ def test_it_stops_when_held_out_examples_no_longer_improve_and_keeps_the_best_ep
     assert Config.from_file(tmp_path / "stopped/config.json").lexical_weight == 0.7
     assert metrics(tmp_path / "stopped")[-1]["finished_epoch"] == len(figures) - 1
     expected = tuned_with([1, 2, 3], "as long", epochs=best) if best else load_file(base / "model.safetensors")
-    assert all(np.array_equal(kept[name], expected[name]) for name in kept if best or not name.startswith("lexical"))
+    same = [name for name in kept if best or not name.startswith(("lexical", "embedding"))]  # epoch 0 is recounted
+    assert all(np.array_equal(kept[name], expected[name]) for name in same)
 
 
-def test_texts_with_scores_and_negatives(base, tmp_path):
+def test_texts_with_scores_and_negatives(base, tmp_path, capsys):
     pairs = words(200)[:90]
     alike = np.tile([1.0, 0.0, 0.5], 30).astype(np.float32)
     second = [text if score else "the a on" for text, score in zip(pairs.second, alike, strict=True)]
-    banyan.tune(base, Examples.of(pairs.first, second, score=alike), tmp_path / "scores", **{**HOW, "epochs": 2})
-    assert "held_out_spearman" in metrics(tmp_path / "scores")[-1]
+    how = {**HOW, "epochs": 2, "quiet": False}
+    banyan.tune(base, Examples.of(pairs.first, second, score=alike), tmp_path / "scores", **how)
+    figure = metrics(tmp_path / "scores")[-1]["held_out_spearman"]
+    assert f"Spearman of held-out pairs {figure:.2f}" in capsys.readouterr().err
     negatives = Examples.of(pairs.first, pairs.second, ["", "green", "the mat"] * 30)
     banyan.tune(base, negatives, tmp_path / "triples", **{**HOW, "epochs": 2})
     assert np.isfinite(metrics(tmp_path / "triples")[-1]["train_loss"])
@@ -135,7 +141,9 @@ def test_a_model_without_lexical_dimensions_can_be_tuned(tmp_path):
 
 
 def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
-    before = Banyan.from_pretrained(base).embedding
+    model = Banyan.from_pretrained(base)
+    store = prepared(*split(words(200), 0), model.tokenizer, 512)[0].store
+    before = recounted(model, store)["embedding"]
 
     def moved(weight: float) -> float:
         banyan.tune(base, words(200), tmp_path / str(weight), **{**HOW, "epochs": 2, "stay_weight": weight})
@@ -143,6 +151,20 @@ def test_staying_keeps_token_vectors_where_they_were(base, tmp_path):
         return float(np.square(after - before).sum())
 
     assert moved(100.0) < moved(0.0) / 4
+
+
+def test_tokens_start_as_long_as_they_are_rare_in_the_examples(base):
+    model = Banyan.from_pretrained(base)
+    pairs = Examples.of(["the cat", "the dog"], ["the mat", "the the"])
+    texts = prepared(pairs, pairs[:0], model.tokenizer, 512)[0].store
+    start = recounted(model, texts)["embedding"]
+    ratio = np.linalg.norm(start, axis=1) / np.linalg.norm(model.embedding, axis=1)
+    the, cat = (model.tokenizer.encode([word])[0][0] for word in ("the", "cat"))
+    assert ratio[cat] / ratio[the] == pytest.approx(1 + np.log(5 / 2), rel=1e-4)
+    distinct = [np.unique(tokens) for tokens in np.split(texts.tokens, texts.offsets[1:-1])]
+    counts = np.bincount(np.concatenate(distinct), minlength=len(ratio))
+    norms = [counts @ np.linalg.norm(vectors, axis=1) for vectors in (start, model.embedding)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
 
 def test_sparse_gradients_teach_what_dense_ones_teach(base, tmp_path):
@@ -178,13 +200,18 @@ def test_a_run_by_the_gpu_kernels_is_that_of_the_cpu(base, tmp_path, monkeypatch
     assert figures[1] == pytest.approx(figures[0], abs=5)
 
 
-def test_a_few_examples_are_all_learned_from(base, tmp_path):
+def test_a_few_examples_are_all_learned_from(base, tmp_path, capsys):
     pairs = Examples.of(["cat", "dog", "mat"], ["tree", "house", "green"])
-    before, tuned = Banyan.from_pretrained(base), banyan.tune(base, pairs, tmp_path / "tuned", **{**HOW, "lr": 0.1})
+    how = {**HOW, "lr": 0.1, "quiet": False}
+    before, tuned = Banyan.from_pretrained(base), banyan.tune(base, pairs, tmp_path / "tuned", **how)
+    assert "held out: none (fewer than 30 examples)" in capsys.readouterr().err
     own = [np.diag(model.similarity(pairs.first, pairs.second)).mean() for model in (before, tuned)]
     assert own[1] > own[0] + 0.1
-    with pytest.raises(BanyanError, match="needs at least two examples, or a negative"):
-        banyan.tune(base, pairs[:1], tmp_path / "one", **HOW)
+    for same in (pairs[:1], pairs[np.array([0, 0])], Examples.of(["cat", "dog", "cat"], ["tree", "tree", "tree"])):
+        with pytest.raises(BanyanError, match="at least two pairs without a common text, or a negative"):
+            banyan.tune(base, same, tmp_path / "one", **HOW)
+    with pytest.raises(BanyanError, match="the same score, so there is nothing to rank"):
+        banyan.tune(base, Examples.of(["cat", "dog"], ["tree", "mat"], score=np.ones(2)), tmp_path / "one", **HOW)
     with pytest.raises(BanyanError, match="at least two labels"):
         banyan.tune(base, paired_by_label(["cat", "dog", "mat"], np.zeros(3))[0], tmp_path / "one", **HOW)
 
@@ -194,6 +221,8 @@ def test_what_cannot_work_is_refused(base, tmp_path):
         tiny_model().tune(words(20), tmp_path / "out")
     with pytest.raises(BanyanError, match="pairs_weight must be above 0"):
         banyan.tune(base, words(20), tmp_path / "out", pairs_weight=0.0, infonce_weight=1.0, **HOW)
+    with pytest.raises(BanyanError, match="batch_size must be at least 2 in tuning"):
+        banyan.tune(base, words(20), tmp_path / "out", **{**HOW, "batch_size": 1})
     with pytest.raises(BanyanError, match="are for `banyan train`"):
         banyan.tune(base, words(20), tmp_path / "out", infonce_weight=1.0, **HOW)
     with pytest.raises(BanyanError, match="settings of `banyan tune`"):

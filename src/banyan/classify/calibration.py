@@ -1,4 +1,7 @@
-"""Probabilities from scores: Platt scaling on held-out texts."""
+"""Probabilities from scores: Platt scaling on held-out texts.
+
+As Platt (1999) does, it calibrates for targets that are a little less sure than the held-out labels, so that a few
+texts, all classified correctly, do not make the classifier certain."""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 _STEPS = 50
-_PRIOR = 1e-3  # keeps the slope finite if every held-out text is classified correctly
+_UNSURE = 2  # texts of unknown class that are added to the held-out ones
+_PRIOR = 1e-3  # keeps the slope finite if all scores are equal
 _BINS = 10
 
 
@@ -40,7 +44,9 @@ def log_loss(scores: np.ndarray, target: np.ndarray, several: bool) -> float:
 
 def calibrated(scores: np.ndarray, target: np.ndarray, several: bool) -> Calibration:
     """The calibration that minimises the log loss, by Newton's method on the log slope (and the offset)."""
-    scores, target = scores.astype(np.float64), target.astype(np.float64)
+    n, C = target.shape
+    scores = scores.astype(np.float64)
+    target = (n * target.astype(np.float64) + _UNSURE / (2 if several else C)) / (n + _UNSURE)
     log_slope, offset = 0.0, 0.0
     for _ in range(_STEPS):
         slope = np.exp(log_slope)
@@ -53,7 +59,6 @@ def calibrated(scores: np.ndarray, target: np.ndarray, several: bool) -> Calibra
         else:
             mean = (p * z).sum(1, keepdims=True)
             gradient, curvature = np.array([(error * z).sum()]), np.array([[(p * (z - mean) ** 2).sum()]])
-        n = len(scores)
         gradient[0] += _PRIOR * n * log_slope
         curvature += np.eye(len(gradient)) * (_PRIOR * n + 1e-9)
         step = np.clip(np.linalg.solve(curvature, gradient), -0.5, 0.5)

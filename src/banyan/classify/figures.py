@@ -81,14 +81,15 @@ class Figures:
         order = np.arange(len(self.classes))
         if len(order) > _SHOWN:
             order = np.sort(np.argsort(-self.support, kind="stable")[:_SHOWN])
+        each = self.precision, self.recall, self.f1
         found = [
-            (self.classes[c], *(f"{value[c]:.1f}" for value in (self.precision, self.recall, self.f1)),
+            (self.classes[c], *(f"{value[c]:.1f}" if self.support[c] else "-" for value in each),
              f"{self.support[c]:,}")
             for c in order
         ]  # fmt: skip
         if len(order) < len(self.classes):
             found.append((f"({len(self.classes) - len(order)} more)", "", "", "", ""))
-        mean = [f"{value[self.support > 0].mean():.1f}" for value in (self.precision, self.recall, self.f1)]
+        mean = [f"{value[self.support > 0].mean():.1f}" for value in each]
         return [*found, ("mean of classes", *mean, f"{self.texts:,}")]
 
     def sentence(self) -> str:

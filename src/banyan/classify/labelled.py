@@ -16,6 +16,7 @@ from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, is_missing
 from banyan.tuning.reading import NO_LABEL, opened
 
 _SAMPLE = 200  # rows that show whether the first line of a file is a header
+_TWO = "for two texts and a label, add --pair; in Python, pair=True"
 _CHOOSE = "name the columns with --columns (in Python, columns=): {wanted}"
 
 
@@ -99,7 +100,7 @@ def read_labelled(
     report.kept = len(labels)
     note = _note(table, places, header)
     if not labels:
-        raise BanyanError(f"{table.name} has nothing to learn from: {report.summary('text')} {note}")
+        raise BanyanError(f"there is nothing to learn from in {table.name}: {report.summary('text')} {note}")
     return Labelled(texts, labels, lists or separator is not None), report, note
 
 
@@ -158,7 +159,7 @@ def _layout(table: Table, columns: Sequence[str] | None, pair: bool) -> tuple[tu
     if columns is not None:
         names = list(columns)
         if len(names) != 2 + pair or len(set(names)) < len(names):
-            more = "" if pair or len(names) != 3 else " (for two texts and a label, add --pair)"
+            more = "" if pair or len(names) != 3 else f" ({_TWO})"
             raise BanyanError(f"expected the names of {wanted}, not {', '.join(names) or 'none'}{more}")
         return tuple(table.place(name) for name in names), table.by_position
     found = _by_name(table, pair)
@@ -166,7 +167,8 @@ def _layout(table: Table, columns: Sequence[str] | None, pair: bool) -> tuple[tu
         return found, table.by_position
     if not table.by_position or len(table.names) != 2 + pair:
         held = ", ".join(name[:30] for name in table.names)
-        raise BanyanError(f"{table.name}: {_CHOOSE.format(wanted=wanted)}; they are {held}")
+        two = "" if pair or not _pair_by_name(table) else f" ({_TWO})"
+        raise BanyanError(f"{table.name}: {_CHOOSE.format(wanted=wanted)}{two}; they are {held}")
     places = tuple(range(2 + pair))
     rows = [values for _, values in islice(table.rows(places, Report(), header=False), _SAMPLE)]
     return places, names_columns(table.names) and rows[0][-1] not in [values[-1] for values in rows[1:]]

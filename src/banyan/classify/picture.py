@@ -38,8 +38,9 @@ def draw(confusion: np.ndarray, classes: list[str], out: Path) -> None:
                 axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", color=ink, fontsize=9)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
+    shown_of = f"{counts.sum():,} of " if n < len(classes) else ""
     more = f", the {n} most frequent of {len(classes)} classes" if n < len(classes) else ""
-    axes.set_title(f"{counts.sum():,} held-out texts{more}", fontsize=10, color="#555555")
+    axes.set_title(f"{shown_of}{confusion.sum():,} held-out texts{more}", fontsize=10, color="#555555")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     with files.atomic(out) as temporary:

@@ -94,7 +94,8 @@ def prepared(model: Banyan, read: Labelled, settings: Settings) -> tuple[Learner
     """What learns, and the classes. Also checks that there is something to learn."""
     classes = read.classes()
     if len(classes) < 2:
-        raise BanyanError(f"a classifier needs at least two classes; all texts have the label {classes[0]!r}")
+        found = f"all texts have the label {classes[0]!r}" if classes else "no text has a label"
+        raise BanyanError(f"a classifier needs at least two classes; {found}")
     target = read.target(classes)
     columns = tuple(Ragged(*model.tokenizer.encode(texts)).cut(LONGEST) for texts in read.columns)
     some = np.flatnonzero(np.all([np.diff(part.offsets) > 0 for part in columns], axis=0))
@@ -132,6 +133,8 @@ def learned(
     took = duration(time.monotonic() - started)
     display.note(f"epoch {progress.best_epoch} of {progress.epoch} is the best ({took})")
     if not held_out:
+        untold = "nothing is measured, and probabilities are not calibrated"
+        display.note(f"no class has two texts, so none were held out: {untold}")
         return found, None
     scores = calibration(scores_of(found.features, head, learner.held_out.texts))
     p = probabilities(scores, learner.several)

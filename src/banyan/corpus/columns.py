@@ -14,6 +14,8 @@ from banyan.corpus.textfile import file_kind
 from banyan.errors import BanyanError
 
 _SAMPLE = 50  # JSON objects that show which columns there are
+_OF_FIRST_LINE = ": its first line is empty, but it must name the columns or be the first row"
+_WHY_NONE = {"tsv": _OF_FIRST_LINE, "csv": _OF_FIRST_LINE, "json": ": no line has an object with keys", "parquet": ""}
 
 
 class TableFile:
@@ -52,6 +54,8 @@ class TableFile:
         if kind == "json":  # the first object may lack a column
             rows = islice(filter(None, json_rows(self.path, Report(), self._moved)), _SAMPLE)
             self.names = list(dict.fromkeys(name for row in rows for name in row))
+        if not self.names:
+            raise BanyanError(f"{path} has no columns{_WHY_NONE[kind]}")
 
     @property
     def by_position(self) -> bool:

@@ -122,6 +122,8 @@ class BanyanClassifier(ClassifierMixin, BaseEstimator):
         from banyan.support.display import Display
 
         columns = self._columns(X)
+        if not columns[0]:
+            raise BanyanError("there are no texts to learn from")
         rows, self.classes_, self._kind = _rows_of_labels(y)
         if len(rows) != len(columns[0]):
             raise BanyanError(f"there are {len(columns[0]):,} texts and {len(rows):,} labels")
@@ -185,9 +187,9 @@ def _rows_of_labels(y: Any) -> tuple[list[tuple[str, ...]], np.ndarray, str]:
     if any(lists):
         if not all(lists):
             raise BanyanError("some texts have a list of labels and some a single label: use lists for all")
-        classes = np.unique([label for own in labels for label in own])
+        classes = _distinct([label for own in labels for label in own])
     else:
-        classes = np.unique(labels)
+        classes = _distinct(labels)
     name = dict(zip(classes.tolist(), _names(classes), strict=True))
     if len(set(name.values())) < len(name):
         raise BanyanError("two labels are the same text: rename one of them")
@@ -197,6 +199,17 @@ def _rows_of_labels(y: Any) -> tuple[list[tuple[str, ...]], np.ndarray, str]:
 
     rows = [tuple(map(named, own)) if any(lists) else (named(own),) for own in labels]
     return rows, classes, _LISTS if any(lists) else _ONE
+
+
+def _distinct(labels: list[Any]) -> np.ndarray:
+    from banyan.tuning.layout import is_missing
+
+    for row, label in enumerate(labels):
+        if is_missing(label):
+            raise BanyanError(f"label {row} is missing ({label!r})")
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise BanyanError("some labels are strings and some are not: use strings for all")
+    return np.unique(labels)
 
 
 def _names(classes: np.ndarray) -> list[str]:

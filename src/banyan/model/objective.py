@@ -19,6 +19,9 @@ from banyan.backends.interface import Passes
 from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.model import BanyanModel, pairing
+from banyan.model.ngram_weights import RATE
+
+NGRAM_STAY = 1.6  # of the weights of n-grams, beside the token vectors
 
 
 class Term(NamedTuple):
@@ -48,7 +51,7 @@ def terms(config: Config) -> list[Term]:
     if config.pairs_weight:
         found.append(Term("pairs", "loss on pairs", config.pairs_weight, belonging))
     if config.stay_weight:
-        title, weight = "squared distance to the token vectors before tuning", config.stay_weight
+        title, weight = "squared distance to the weights before tuning", config.stay_weight
         found.append(Term("stay", title, weight, staying))
     return found
 
@@ -74,14 +77,21 @@ def belonging(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
 
 
 def staying(model: BanyanModel, passes: Passes, targets: Any) -> Tensor:
-    """The squared distance between a token vector and the one before tuning, averaged over the vocabulary."""
+    """The squared distance between a token vector and the one before tuning, averaged over the vocabulary; and that of
+    the logarithms of the weights of n-grams, if they are learned."""
     if model.embedding_before is None:
         raise BanyanError("stay_weight needs a model to start from: use `banyan tune`")
+    of_tokens = _distance_of_tokens(model, model.embedding_before)
+    if model.lexical_scale is None:
+        return of_tokens
+    return of_tokens + NGRAM_STAY * (RATE * model.lexical_scale).square().mean()
+
+
+def _distance_of_tokens(model: BanyanModel, before: Tensor) -> Tensor:
     if model.moving_tokens is not None:  # without a gradient: the optimiser adds it (RowAdam.stay_near)
-        now, before = model.embedding.detach().numpy(), model.embedding_before.numpy()
-        return torch.tensor(squared_distance(now, before, model.moving_tokens) / len(now))
-    squares = functional.mse_loss(model.embedding, model.embedding_before, reduction="sum")
-    return squares / len(model.embedding)
+        now = model.embedding.detach().numpy()
+        return torch.tensor(squared_distance(now, before.numpy(), model.moving_tokens) / len(now))
+    return functional.mse_loss(model.embedding, before, reduction="sum") / len(before)
 
 
 TEACHER_TEMPERATURE = 0.1

@@ -120,7 +120,7 @@ class RunFolder:
         if given.tokenizer:
             raise BanyanError("--init brings its own tokenizer: leave --tokenizer out")
         if Path(given.init).resolve() == self.out.resolve():
-            raise BanyanError(f"--init and --out are both {self.out}: name another folder for the new model")
+            raise BanyanError(f"the model to start from and --out are both {self.out}: name another folder")
         verify(Path(given.init))
         found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
         fixed = {name: found[name] for name in _FIXED}

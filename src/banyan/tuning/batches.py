@@ -25,7 +25,7 @@ class Known:
     group: np.ndarray  # int64 [texts]: equal for texts that are linked by examples; NONE for those that only negate
     pairs: np.ndarray  # int64, sorted: the examples as pairs of texts, in both orders, each as one number
     label: np.ndarray | None  # int64 [n]
-    score: np.ndarray | None  # float32 [n]
+    score: np.ndarray | None  # float64 [n]
 
     @classmethod
     def of(cls, table: np.ndarray, examples: Examples, texts: int) -> Known:
@@ -86,6 +86,13 @@ class Batches:
     def fewest_passages(self, most: int) -> int:
         return len(self)
 
+    def has_negatives(self) -> bool:
+        """Whether a first text has any negative, in any batch."""
+        first, second = (np.unique(column) for column in self.table[:, :2].T)
+        if (self.table[:, 2:] != NONE).any() or len(first) * len(second) > len(self.known.pairs) + len(first):
+            return True
+        return not self.known.belong(np.repeat(first, len(second)), np.tile(second, len(first))).all()
+
     def texts(self) -> np.ndarray:
         """The numbers of all first texts, then of all second texts, then of all negatives."""
         in_order = self.table.T.ravel()
@@ -141,8 +148,12 @@ def _check(train: Batches) -> None:
     label = train.known.label
     if label is not None and len(np.unique(label[train.indices])) == 1:
         raise BanyanError("all texts have the same label: tuning needs texts of at least two labels")
-    if len(train) == 1 and train.counts[0] == 2:
-        raise BanyanError("tuning needs at least two examples, or a negative: there is nothing to tell one pair from")
+    if train.score is not None and len(np.unique(train.score)) == 1:
+        raise BanyanError("all examples to tune on have the same score, so there is nothing to rank")
+    if train.score is None and not train.has_negatives():
+        raise BanyanError(
+            "tuning needs texts that do not belong together: at least two pairs without a common text, or a negative"
+        )
 
 
 def _numbered(examples: Examples, number: dict[str, int]) -> np.ndarray:

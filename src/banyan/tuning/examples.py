@@ -17,7 +17,7 @@ class Examples:
     first: list[str]
     second: list[str]
     negative: list[str] | None  # a text that does not belong to `first`; "" where an example has none
-    score: np.ndarray | None  # float32 [n]
+    score: np.ndarray | None  # float64 [n]
     group: np.ndarray  # int64 [n]: equal for examples that are linked by equal texts, directly or in a chain
     label: np.ndarray | None = None  # int64 [n]: the label that both texts have, if they were paired by label
 
@@ -35,7 +35,7 @@ class Examples:
             list(first),
             list(second),
             None if negative is None else list(negative),
-            None if score is None else np.asarray(score, np.float32),
+            None if score is None else np.asarray(score, np.float64),
             linked(*numbered(first, second)),
             None if label is None else np.asarray(label, np.int64),
         )

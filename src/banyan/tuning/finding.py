@@ -4,11 +4,11 @@ examples better than any others.)"""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from banyan.evaluate.outcome import Outcome, percent
 from banyan.evaluate.similarity import rho
 from banyan.support.rows import normalize_rows
 from banyan.tuning.batches import Batches
@@ -36,18 +36,17 @@ def figure(model: Banyan, held_out: Batches) -> Found:
     learned, lexical = (first[:, part] @ second[:, part].T for part in (slice(E), slice(E, None)))
     present, left_out = model.config.lexical_weight, held_out.left_out()[:, :n]
 
-    def cosines(weight: float) -> np.ndarray:  # up to a factor
-        return learned + lexical * (weight / present) ** 2
+    def reached(weight: float) -> Outcome:
+        cosines = learned + lexical * (weight / present) ** 2  # up to a factor
+        if held_out.score is None:
+            return Outcome("held out", NDCG, ndcg(cosines, left_out), percent)
+        return Outcome("held out", SPEARMAN, np.column_stack([held_out.score, cosines.diagonal()]), rho)
 
-    if held_out.score is not None:
-        return Found(SPEARMAN, rho(np.column_stack([held_out.score, cosines(present).diagonal()])), present)
-    now = ndcg(cosines(present), left_out)
-    found = {weight: ndcg(cosines(weight), left_out) for weight in WEIGHTS if model.config.lexical_dim}
-    best = max(found, key=lambda weight: found[weight].mean(), default=present)
-    gain = found.get(best, now) - now
-    if gain.mean() <= 2 * gain.std() / math.sqrt(n):
-        return Found(NDCG, 100 * float(now.mean()), present)
-    return Found(NDCG, 100 * float(found[best].mean()), best)
+    now, others = reached(present), {weight: reached(weight) for weight in WEIGHTS if model.config.lexical_dim}
+    best = max(others, key=lambda weight: others[weight].value, default=None)
+    if best is None or others[best].difference(now)[1].low <= 0:
+        return Found(now.metric, now.value, present)
+    return Found(now.metric, others[best].value, best)
 
 
 def ndcg(cosines: np.ndarray, left_out: np.ndarray) -> np.ndarray:

@@ -43,7 +43,8 @@ def read_examples(source: Any, columns: Sequence[str] | None = None) -> Read:
     examples = reader(_counted(rows, report), table, report)
     report.kept = len(examples)
     if not report.kept:
-        raise BanyanError(f"{table.name} has nothing to tune on: {report.summary('example')} {layout.note(table)}")
+        told = f"{report.summary('example')} {layout.note(table)}"
+        raise BanyanError(f"there is nothing to tune on in {table.name}: {told}")
     return Read(examples, report, layout.note(table) + _doubt(examples, layout))
 
 
@@ -105,7 +106,7 @@ def _scored(rows: Rows, table: Table, report: Report) -> Examples:
             f"every score in {table.name} is {score[0]:g}, so there is nothing to rank: name only the columns of the "
             "two texts with --columns (in Python, columns=)"
         )
-    return Examples.of(first, second, score=np.array(score, np.float32))
+    return Examples.of(first, second, score=np.array(score))
 
 
 def _labelled(rows: Rows, table: Table, report: Report) -> Examples:
@@ -155,13 +156,16 @@ def opened(source: Any, what: str = "pairs of texts") -> Table:
 
 
 def _from_lists(source: Any) -> _Columns:
+    if isinstance(source, Iterator):
+        source = list(source)  # zip(*pairs)
     if not isinstance(source, Sequence) or len(source) not in (2, 3) or any(isinstance(part, str) for part in source):
         raise BanyanError(
             "expected a file, a data frame, a data set, a dict of columns, or two or three lists: texts, the texts "
             "that belong to them, and scores or negatives if there are any (for a list of pairs: zip(*pairs))"
         )
     columns = [list(part) for part in source]
-    last = next((value for value in columns[-1] if not is_missing(value)), "")
+    some = [value for value in columns[-1] if value is not None]
+    last = next((value for value in some if not is_missing(value)), some[0] if some else "")
     if isinstance(last, str):
         names = ["first", "second", "negative"][: len(columns)]
     else:

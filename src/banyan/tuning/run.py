@@ -29,6 +29,7 @@ from banyan.training.run import Run
 from banyan.tuning.batches import Batches
 from banyan.tuning.finding import Found, figure
 from banyan.tuning.mining import hard_negatives
+from banyan.tuning.split import FEWEST
 
 PATIENCE = 2  # epochs without improvement on the held-out examples
 
@@ -117,7 +118,8 @@ class TuningRun(Run):
         """None: the host drives every step, because batches of examples are made there."""
 
     def _tell_what_is_ahead(self, steps: int) -> None:
-        held_out = f"{len(self.dev_part):,}" if self.dev_part else "none (too few have texts of their own)"
+        few = f"fewer than {FEWEST} examples" if len(self.text) < FEWEST else "too few have texts of their own"
+        held_out = f"{len(self.dev_part):,}" if self.dev_part else f"none ({few})"
         where = devices.described(self.device, self.model.precision)
         told = f"tuning on {len(self.text):,} examples, held out: {held_out}; at most {steps:,} steps on {where}"
         self.display.note(told)

@@ -5,12 +5,12 @@ training. What differs:
 
   text      an example takes the place of a passage; its texts are tokenised once and kept in memory (batches)
   loss      InfoNCE with in-batch negatives on whole embeddings, or a ranking loss on scores (banyan.model.pairing);
-            a pull of the token vectors to where they were (stay_weight), so that the model does not forget. Only the
-            up pass runs, unless the settings ask for reconstruction, too
+            a pull of token vectors and weights of n-grams to where they began (stay_weight), so that the model does
+            not forget. Only the up pass runs, unless the settings ask for reconstruction, too
   negatives the other texts of a batch, those of the examples, and hard ones that are mined before each epoch (mining)
-  weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too: they
-            start from how rare the n-grams are in the examples. The weight of that part is chosen on the held-out
-            examples after each epoch
+  weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too.
+            Token vectors start with a norm, and n-grams with a weight, by how rare they are in the examples. The
+            weight of the lexical part is chosen on the held-out examples after each epoch
   stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
             run stops when that no longer improves, and writes the best epoch, which its checkpoints keep
 """
@@ -80,6 +80,8 @@ def tune(
         raise BanyanError("pairs_weight must be above 0: nothing else in tuning learns from the examples")
     if config.infonce_weight or config.has_teacher:
         raise BanyanError("infonce_weight and teachers are for `banyan train`: leave them out in tuning")
+    if config.batch_size < 2:
+        raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
     read, told = _read(examples, columns, display)
     train, held_out = split(read, config.seed)
     batches = prepared(train, held_out, before.tokenizer, config.max_pieces)
@@ -135,8 +137,21 @@ def _tell(measured: Measured, path: Path, display: Display) -> None:
 
 
 def recounted(model: Banyan, texts: Store) -> dict[str, np.ndarray]:
-    """The weights of the model. The n-grams of its lexical part are weighted by how rare they are in these texts."""
-    if not model.config.hashes_words:
-        return model.weights
-    sample = texts.batch(shuffled(len(texts), 0, 0))  # document frequencies are counted in its first texts
-    return {**model.weights, "lexical_idf": weights_of(*sample, spelling(model.tokenizer.pieces))}
+    """The weights of the model. Its tokens, and the n-grams of its lexical part, are weighted by how rare they are in
+    these texts."""
+    longer = _rarity(model.embedding, texts)
+    weights = {**model.weights, "embedding": model.embedding * longer[:, None]}
+    if model.config.hashes_words:
+        sample = texts.batch(shuffled(len(texts), 0, 0))  # document frequencies are counted in its first texts
+        weights["lexical_idf"] = weights_of(*sample, spelling(model.tokenizer.pieces))
+    return weights
+
+
+def _rarity(embedding: np.ndarray, texts: Store) -> np.ndarray:
+    """The IDF of tokens in texts, float32 [V], times a factor: the tokens that texts have keep their mean norm."""
+    n, V = len(texts), len(embedding)
+    text = np.repeat(np.arange(n), np.diff(texts.offsets))
+    codes = np.sort(text * V + texts.tokens)
+    having = np.bincount(codes[np.diff(codes, prepend=-1) > 0] % V, minlength=V)
+    idf, norms = np.log((n + 1) / (having + 1)) + 1, having * np.linalg.norm(embedding, axis=1)
+    return (idf * norms.sum() / max(norms @ idf, 1e-9)).astype(np.float32)
