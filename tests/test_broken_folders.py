@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 
 from banyan import Banyan, BanyanError
 from banyan.support.checksums import SUMS
+from tests.helpers.broken import assert_refused, broken
 from tests.helpers.models import tiny_model
 
 
@@ -122,14 +122,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("break_it", "told"), REFUSED.values(), ids=REFUSED)
 def test_a_broken_folder_is_refused_in_one_sentence(model_folder, tmp_path, break_it, told):
-    folder = tmp_path / "model"
-    shutil.copytree(model_folder, folder)
-    (folder / SUMS).unlink()
-    break_it(folder)
-    with pytest.raises(BanyanError) as refused:
-        Banyan.from_pretrained(folder)
-    assert told in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert_refused(Banyan.from_pretrained, broken(model_folder, tmp_path / "model", break_it), told)
 
 
 def test_a_tokenizer_that_fails_on_a_text_says_so_in_one_sentence(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from banyan import BanyanError
 from banyan.checking import check
 from banyan.classify import train_classifier
 from banyan.classify.classifier import ABOUT, HEAD, Classifier
-from banyan.support.checksums import SUMS
+from tests.helpers.broken import assert_refused, broken
 from tests.helpers.labelled import texts
 
 
@@ -75,22 +74,11 @@ REFUSED = {
 
 @pytest.mark.parametrize(("break_it", "told"), REFUSED.values(), ids=REFUSED)
 def test_a_broken_classifier_is_refused_in_one_sentence(trained, tmp_path, break_it, told):
-    folder = tmp_path / "classifier"
-    shutil.copytree(trained, folder)
-    (folder / SUMS).unlink()
-    break_it(folder)
-    with pytest.raises(BanyanError) as refused:
-        Classifier.from_pretrained(folder)
-    assert told in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert_refused(Classifier.from_pretrained, broken(trained, tmp_path / "classifier", break_it), told)
 
 
 def test_info_of_a_broken_classifier_is_one_sentence(trained, tmp_path, banyan):
-    folder = tmp_path / "classifier"
-    shutil.copytree(trained, folder)
-    (folder / SUMS).unlink()
-    about(classes=[1, 2])(folder)
-    code, _, told = banyan("info", folder)
+    code, _, told = banyan("info", broken(trained, tmp_path / "classifier", about(classes=[1, 2])))
     assert (code, told.count("\n")) == (1, 1)
 
 
