@@ -419,7 +419,7 @@ class Banyan:
         A model with sublinear_tf keeps only some occurrences of a repeated token: the first, third, eighth, ... One
         without end_marks leaves out the marks that end a sentence. whole_words: whether the pieces of a word merge
         first (None: as when the model encodes)."""
-        return self._tree(*self._read(text, self.leaf_choice.with_words(whole_words, self.tokenizer.pieces)))
+        return self._tree(*self._read(text, self.leaf_choice.with_words(whole_words)))
 
     def _read(self, text: str, choice: LeafChoice) -> tuple[str, np.ndarray, np.ndarray, list[tuple[int, int]], Forest]:
         """Return a text, its tokens, which of them are leaves, the spans of these, and the tree over them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,18 +38,21 @@ class LeafChoice:
     sublinear_tf: bool = False
     marks: np.ndarray | None = None  # bool [V]: pieces that are end marks, if these are left out
     words: WordPieces | None = None  # if the pieces of a word merge first
+    pieces: Sequence[str] = ()  # the vocabulary
 
     @classmethod
     def of(cls, config: Config, pieces: Sequence[str], spelt: Spelling | None = None) -> LeafChoice:
         """spelt: of the pieces, if it is known."""
         words = WordPieces.of(spelt or spelling(pieces)) if config.whole_words else None
-        return cls(config.sublinear_tf, None if config.end_marks else marks_among(pieces), words)
+        return cls(config.sublinear_tf, None if config.end_marks else marks_among(pieces), words, pieces)
 
-    def with_words(self, whole: bool | None, pieces: Sequence[str]) -> LeafChoice:
+    def with_words(self, whole: bool | None) -> LeafChoice:
         """The same leaves; whether their words merge first is chosen here, unless `whole` is None."""
-        if whole is None or whole == (self.words is not None):
-            return self
-        return replace(self, words=WordPieces.of(spelling(pieces)) if whole else None)
+        return self if whole in (None, self.words is not None) else self._other
+
+    @cached_property
+    def _other(self) -> LeafChoice:
+        return replace(self, words=None if self.words else WordPieces.of(spelling(self.pieces)))
 
     @property
     def takes_all(self) -> bool:
