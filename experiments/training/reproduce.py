@@ -40,7 +40,8 @@ from experiments.training.weights import OUTPUT, OUTPUT_NPZ, Weights, arrays_of
 from experiments.versions import commit
 
 CLASSIFIED = ("banyan", "self-strae", "default")
-WHEN_ENCODING = ("lexical_dim", "lexical_weight", "end_marks")  # settings that training does not depend on
+# settings that training does not depend on
+WHEN_ENCODING = ("lexical_dim", "lexical_weight", "end_marks", "whole_words")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -40,7 +40,7 @@ def test_of_n_occurrences_as_many_are_left_as_their_logarithm_says(sentences):
 @pytest.fixture(scope="module")
 def once(corpus, tmp_path_factory) -> Banyan:
     out = tmp_path_factory.mktemp("once") / "out"
-    train(corpus, out, epochs=1, sublinear_tf=True, lexical_ngrams="pieces", **SMALL)
+    train(corpus, out, epochs=1, sublinear_tf=True, whole_words=False, lexical_ngrams="pieces", **SMALL)
     return Banyan.from_pretrained(out)
 
 

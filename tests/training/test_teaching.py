@@ -262,7 +262,7 @@ def test_translations_put_both_languages_into_one_space(bilingual, tmp_path, tea
     new = lines(60, seed=99)
     english, foreign = model.encode(new), model.encode([translated(line) for line in new])
     assert english.shape == (60, 16 + 16 + 32)
-    assert model.config.parts[0] == (0, 16, 0.7)
+    assert [norm for _, _, norm in model.config.parts] == [1.0, 1.0, 1.3]
     for first, end, norm in model.config.parts:
         assert np.allclose(np.linalg.norm(foreign[:, first:end], axis=1), norm, atol=1e-5)
     found = (english[:, :16] @ foreign[:, :16].T).argmax(1)

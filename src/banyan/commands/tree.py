@@ -40,8 +40,8 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--brackets", action="store_true", help=brackets)
     bare = "TEXT is a bracketed tree without labels, such as ((the cat) sat)"
     parser.add_argument("--bare", action="store_true", help=bare)
-    words = "merge the pieces of a word before anything else, so that no phrase cuts through a word"
-    parser.add_argument("--whole-words", action="store_true", default=None, help=words)
+    words = "merge the pieces of a word first, so that no phrase cuts through a word (default: as the model encodes)"
+    parser.add_argument("--whole-words", action=argparse.BooleanOptionalAction, default=None, help=words)
     format_arguments(parser, list(_FORMATS))
 
 
