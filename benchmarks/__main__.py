@@ -3,17 +3,20 @@
     python -m benchmarks [NAME ...] [--keep]
 
 The figures go to build/bench/NAME.json. `--keep` also writes them to benchmarks/results, from which README takes its
-own: use it on a quiet machine, then run `python -m experiments.pages`. Benchmarks that need a GPU, a model or another
-program (gpu, tune, serve) are not run here; their claims are listed as not measured.
+own: use it on a quiet machine, then run `python -m experiments.pages`. It keeps what was measured on more cores.
+Benchmarks that need a GPU, a model or another program (gpu, tune, serve) are not run here; their claims are listed as
+not measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -66,11 +69,28 @@ def run(name: str, command: list[str], keep: bool = False) -> bool:
     if process.returncode:
         print(f"{last}{name} failed with exit code {process.returncode}: its claims are not measured")
         return False
-    for folder in (MEASURED, BENCHMARKS) if keep else (MEASURED,):
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(json.loads(last), indent=2, ensure_ascii=False)
-        Path(folder / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+    figures = json.loads(last)
+    _write(MEASURED / f"{name}.json", figures)
+    if keep and (cores := _cores(BENCHMARKS / f"{name}.json")) > _of_machine(figures):
+        print(f"not kept: benchmarks/results/{name}.json has the figures of a machine with {cores} cores")
+    elif keep:
+        _write(BENCHMARKS / f"{name}.json", figures)
     return True
+
+
+def _write(path: Path, figures: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{json.dumps(figures, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
+
+
+def _cores(path: Path) -> int:
+    """The cores of the machine that a file's figures were measured on; 0 if there is no file."""
+    return _of_machine(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else 0
+
+
+def _of_machine(figures: dict[str, Any]) -> int:
+    found = re.match(r"\d+", figures.get("machine", ""))
+    return int(found[0]) if found else 0
 
 
 def show(found: list[Checked]) -> None:

@@ -1,9 +1,9 @@
 """Sentences per second against the number of threads, from strings to embeddings.
 
-    python -m benchmarks.cores [--sentences 200000] [--preset default] [--out docs/images]
+    python -m benchmarks.cores [--sentences 200000] [--preset default] [--draw cores.png]
 
-Draws cores.png: speed relative to one thread, on as many cores as there are. Checks first that the embeddings have the
-same bits with any number of threads. The model has random weights.
+Measures with up to as many threads as there are cores, and can draw the speed relative to one thread. Checks first that
+the embeddings have the same bits with any number of threads. The model has random weights.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--preset", default="default", choices=["paper", "default"])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw speed against threads, as .png or .svg")
     add_data_option(parser)
     options = parser.parse_args()
     text, source = sentences(options.sentences, options.data)
@@ -68,7 +68,8 @@ def main() -> None:
         for n in counts:
             rates[n] = max(rates[n], rate(lambda some, n=n: with_threads(model, n, some), text))
     rows = [{"threads": n, "sentences/s": r, "times one thread": r / rates[1]} for n, r in rates.items()]
-    draw(rows, options.out / "cores.png")
+    if options.draw:
+        draw(rows, options.draw)
     report(
         {f"preset {options.preset}": rows},
         text=source,

@@ -24,6 +24,7 @@ from banyan.commands import main
 from banyan.compact import PRECISIONS
 from banyan.corpus.reading import in_blocks
 from banyan.corpus.report import BAD_BYTES, MARKS, NOT_TEXT
+from banyan.encoder import Banyan
 from banyan.encoding import encode_file, most_similar
 from banyan.errors import BanyanError
 from banyan.support import checksums, files
@@ -232,7 +233,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     model: Any = SimpleNamespace(
         dim=64,
         device="cpu",
-        fingerprint=lambda: "",
+        quick_fingerprint=lambda: "",
         encode=lambda texts, *_, **__: vectors[: len(texts)],
     )
     peaks = []
@@ -336,7 +337,9 @@ def test_nothing_is_written_after_a_block_that_fails(model, text, tmp_path, smal
             raise BanyanError("no")
         return model.encode(texts, **how)
 
-    failing: Any = SimpleNamespace(dim=model.dim, device="cpu", fingerprint=model.fingerprint, encode=encode)
+    failing: Any = SimpleNamespace(
+        dim=model.dim, device="cpu", quick_fingerprint=model.quick_fingerprint, encode=encode
+    )
     with pytest.raises(BanyanError, match=r"^no$"):
         encode_file(failing, text, tmp_path / "out.npy")
     assert json.loads((tmp_path / "out.npy.partial" / "progress.json").read_text())["rows"] == 3
@@ -663,9 +666,10 @@ def test_fewer_rows_than_asked_for(model, text):
         most_similar(model, " ", text)
 
 
-def test_fingerprint_of_a_model_changes_with_its_weights(model):
+@pytest.mark.parametrize("which", [Banyan.fingerprint, Banyan.quick_fingerprint])
+def test_fingerprint_of_a_model_changes_with_its_weights(model, which):
     other = tiny_model()
-    assert other.fingerprint() == model.fingerprint()
+    assert which(other) == which(model)
     other.embedding[3, 2] += 1
-    assert other.fingerprint() != model.fingerprint()
-    assert len(model.fingerprint()) == len(hashlib.sha256().hexdigest())
+    assert which(other) != which(model)
+    assert len(which(model)) == len(hashlib.sha256().hexdigest())

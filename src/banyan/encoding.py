@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 2048  # rows encoded and written at a time
 BLOCK_CHARACTERS = 1 << 23  # or fewer rows, if they are long
 SECONDS_BETWEEN_RECORDS = 2.0
-BYTES_BETWEEN_FLUSHES = 1 << 26
+BYTES_BETWEEN_FLUSHES = 1 << 24
 SECONDS_WITHOUT_BAR = 1.0
 
 
@@ -214,7 +214,7 @@ class _Partial:
     @cached_property
     def run(self) -> dict[str, Any]:
         """What must be the same when the run is resumed."""
-        run = {"model": self.model.fingerprint(), "input": self.corpus.fingerprint()}
+        run = {"model": self.model.quick_fingerprint(), "input": self.corpus.fingerprint()}
         run |= {"normalisation": self.how["normalize"], "truncation": self.how["truncate_dim"]}
         return run | {"precision": self.how["precision"], "version of banyan": __version__}
 
@@ -277,7 +277,9 @@ class _Partial:
             self._flush()
 
     def _flush(self) -> None:
-        """Let the disk write beside everything else, so that little is left to wait for."""
+        """Let the disk write beside everything else, so that little is left to wait for, unless it is busy already."""
+        if self.flushing and not self.flushing.done():
+            return
         if self.flushing:
             self.flushing.result()  # the system tells an error only once
         self.flushing = self.beside.submit(os.fsync, self.file.fileno())

@@ -75,3 +75,18 @@ def test_a_benchmark_s_last_line_is_kept_apart_from_readme_s_figures(tmp_path, m
     shutil.rmtree(tmp_path / "measured")
     assert bench.run("encode", [sys.executable, "-c", shown], keep=True)
     assert (tmp_path / "results/encode.json").exists()
+
+
+def test_figures_of_a_machine_with_more_cores_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "MEASURED", tmp_path / "measured")
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    for before, now, kept in (
+        ("16 × Xeon", "2 × EPYC", 16),
+        ("2 × Xeon", "2 × EPYC", 2),
+        ("2 × Xeon", "16 × EPYC", 16),
+    ):
+        (tmp_path / "cores.json").write_text(json.dumps({"machine": before}))
+        shown = json.dumps({"machine": now})
+        assert bench.run("cores", [sys.executable, "-c", f"print({shown!r})"], keep=True)
+        assert int(json.loads((tmp_path / "cores.json").read_text())["machine"].split()[0]) == kept
+        assert json.loads((tmp_path / "measured/cores.json").read_text())["machine"] == now
