@@ -5,6 +5,7 @@ folders       the files of a model folder, and whether its training is finished
 encoding      encode whole files; find the most similar rows of files
 formats       the files that encoding writes
 block_sums    checksums of these files
+fingerprints  digits that tell models apart
 dedup         near-duplicates of files
 compact       truncated, int8 and binary embeddings
 tree          Tree: what Banyan.parse returns, and its drawings

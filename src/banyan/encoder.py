@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
+from banyan import fingerprints
 from banyan.backends import choose_for_encoding, on_cpu
 from banyan.compact import Form, Precision
 from banyan.config import Config, earlier_settings
 from banyan.errors import BanyanError
+from banyan.fingerprints import deciding
 from banyan.folders import (
     SETTINGS,
     TAUGHT_BY,
@@ -53,9 +55,6 @@ if TYPE_CHECKING:
     from banyan.tree import Tree
 
 _Texts = list[str] | tuple[str, ...]
-_DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
-# Settings newer than 0.2.0: a fingerprint has those that are not at their default.
-_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words", "end_marks")
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 _CPU_BATCH = 64  # texts that a thread encodes at a time, at least, if there are so many
 
@@ -200,35 +199,17 @@ class Banyan:
 
     def fingerprint(self) -> str:
         """Return 64 hexadecimal digits that change whenever a weight, the tokenizer or a setting changes embeddings."""
-        return self._fingerprint(self._deciding())
+        return fingerprints.of(deciding(self.config), self.tokenizer, self.weights)
 
     def fingerprints(self) -> list[str]:
         """Return the fingerprint and, for a folder of an earlier version, the one that version computed."""
-        return [self.fingerprint(), *map(self._fingerprint, earlier_settings(self.folder and self.folder / SETTINGS))]
+        earlier = earlier_settings(self.folder and self.folder / SETTINGS)
+        return [self.fingerprint(), *(fingerprints.of(one, self.tokenizer, self.weights) for one in earlier)]
 
     def quick_fingerprint(self) -> str:
         """Return digits that change as those of the fingerprint do, in a third of the time. They rest on a CRC-32 of
         each array, so they are no protection against forgery."""
-        from banyan.block_sums import crc32
-
-        return self._fingerprint(self._deciding(), lambda array: crc32(array).to_bytes(4, "little"))
-
-    def _deciding(self) -> dict[str, Any]:
-        """The settings that decide embeddings."""
-        later = [name for name in _LATER if getattr(self.config, name) != getattr(Config, name)]
-        return {name: getattr(self.config, name) for name in (*_DECIDE_EMBEDDINGS, *later)}
-
-    def _fingerprint(
-        self, settings: dict[str, Any], of_array: Callable[[memoryview], bytes | memoryview] = lambda array: array
-    ) -> str:
-        import hashlib
-
-        digest = hashlib.sha256(f"{json.dumps(settings, sort_keys=True)}\n{self.tokenizer.to_json()}".encode())
-        for name, weights in sorted(self.weights.items()):
-            if not name.startswith("out_"):  # the output layer, for training only
-                digest.update(name.encode())
-                digest.update(of_array(np.ascontiguousarray(weights).data.cast("B")))
-        return digest.hexdigest()
+        return fingerprints.of(deciding(self.config), self.tokenizer, self.weights, fingerprints.crc)
 
     def __repr__(self) -> str:
         return f"Banyan(dim={self.dim}, vocabulary={len(self.embedding)}, preset={self.config.preset!r})"
