@@ -298,17 +298,18 @@ class _Partial:
     def finish(self) -> None:
         """Rename the result to OUT, write its checksums and empty the folder."""
         if not self.finished:
+            self.file.flush()
+            result = self.writer.finish(self.data, self.rows)
+            if result != self.data:
+                files.sync(result)
             self._save(finished=True)
             self.file.close()
             self.finished = True
-            result = self.writer.finish(self.data, self.rows)
-            files.sync(result)
             for sums in _sums_of(self.out):
                 sums.unlink(missing_ok=True)
             os.replace(result, self.out)
-            files.sync(self.out.parent)
         if not block_sums.beside(self.out).exists():
-            block_sums.record(self.out, self._sums())
+            block_sums.record(self.out, self._sums())  # flushes the folder, and so the new name of the result
         files.clear(self.folder)
 
     def _sums(self) -> BlockSums:
