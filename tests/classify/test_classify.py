@@ -266,8 +266,18 @@ def test_labels_are_read_from_files_of_all_kinds(tmp_path):
     (tmp_path / "d.csv").write_text("sent1,sent2,score\na,b,1\nc,d,0\n")
     read, _, _ = read_labelled(tmp_path / "d.csv", pair=True)
     assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
-    read, _, _ = read_labelled((["a", "b"], [1, 2]))
-    assert read.labels == [("1",), ("2",)]
+
+
+def test_labelled_lists_hold_rows_and_tuples_hold_columns():
+    for source in (["a", "b"], [1, 2]), [("a", 1), ("b", 2)]:
+        assert read_labelled(source)[0].labels == [("1",), ("2",)]
+    for source in (["a", "b", "c"], ["d", "e", "f"], [1, 2, 3]), [("a", "d", 1), ("b", "e", 2), ("c", "f", 3)]:
+        read, _, _ = read_labelled(source, pair=True)
+        assert (read.columns, read.labels) == ((["a", "b", "c"], ["d", "e", "f"]), [("1",), ("2",), ("3",)])
+    with pytest.raises(BanyanError, match="2 lists of 2 may be rows or columns"):
+        read_labelled([["a", "x"], ["b", "y"]])
+    with pytest.raises(BanyanError, match="row 1 of the list has 3 values, and expected are 2: put"):
+        read_labelled([("a", "d", 1)])
 
 
 def test_held_out_texts_are_not_part_of_texts_to_learn_from():

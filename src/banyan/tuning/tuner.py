@@ -61,7 +61,7 @@ def tune(
 
     model: a model folder, a name on the Hugging Face Hub, or a model loaded from one of them.
     examples, columns: what banyan.tuning.reading.read_examples reads: a file (TSV, CSV, JSON lines, Parquet), a data
-        frame, a datasets.Dataset, a dict of columns, or two lists of texts.
+        frame, a datasets.Dataset, a dict of columns, a list of rows [(text, other), ...], or a tuple of columns.
     resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
     overwrite: replace the model or the run in `out`.
     checkpoint_seconds, device, deterministic: as in train().
