@@ -123,6 +123,12 @@ class Config:
         MODEL,
         choices=("pieces", "words"),
     )
+    lexical_root: bool = setting(
+        False,
+        "take the roots of lexical dimensions before they are scaled: what many words of a text share counts less "
+        "(--lexical-ngrams words)",
+        MODEL,
+    )
     taught_dim: int = setting(
         0,
         "leading dimensions that only a teacher trains, of --dim (0: no such part)",
@@ -444,6 +450,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "pairs_weight": 1.0,
         "dropout": 0.0,
         "stay_weight": 3.0,
+        "lexical_root": True,
         "lr": 6e-3,
         "final_lr_frac": 0.0,
         "epochs": None,

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _Texts = list[str] | tuple[str, ...]
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
-_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words", "end_marks")
+_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "lexical_root", "whole_words", "end_marks")
 _GPU_BATCH = 1 << 16  # texts sent to a GPU at a time, at least
 _CPU_BATCH = 64  # texts that a thread encodes at a time, at least, if there are so many
 
@@ -89,7 +89,8 @@ class Banyan:
         self._lexical: LexicalSums | None = None
         self._words: WordNgrams | None = None  # if they are in the lexical dimensions
         if config.hashes_words and spelt:
-            self._words = WordNgrams(spelt, weights["lexical_idf"], config.lexical_dim, config.sublinear_tf)
+            how = config.lexical_dim, config.sublinear_tf, config.lexical_root
+            self._words = WordNgrams(spelt, weights["lexical_idf"], *how)
             self._lexical = backend.word_sums(self._words, config.lexical_weight, place)
         elif config.lexical_dim:
             self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)

@@ -77,8 +77,8 @@ class Figures:
     @property
     def told(self) -> str:
         """Which texts these are."""
-        role = "which also chose the epoch and calibrated the probabilities" if self.also_chose else "which chose nothing"
-        return f"{self.texts:,} held-out texts, {role}"
+        role = "also chose the epoch and calibrated the probabilities" if self.also_chose else "chose nothing"
+        return f"{self.texts:,} held-out texts, which {role}"
 
     def summary(self) -> dict[str, float]:
         names = ("accuracy", "macro_f1", "micro_f1", "log_loss", "calibration_error")

@@ -428,10 +428,15 @@ class Run:
         before = self.progress.best
         if math.isnan(value) or (before is not None and value <= before):
             return False
-        self.progress.best, self.progress.best_epoch = value, self.progress.epoch
+        self.progress.best = value
+        self._keep()
+        return True
+
+    def _keep(self) -> None:
+        """Keep the weights of this epoch."""
+        self.progress.best_epoch = self.progress.epoch
         learned = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
         self.best = {name: weight.detach().cpu().clone() for name, weight in learned.items()}
-        return True
 
     def _agree_on_best(self) -> None:
         """Let every process keep the weights that the first one found to be the best. Only the first one measures."""

@@ -12,7 +12,8 @@ training. What differs:
             Token vectors start with a norm, and n-grams with a weight, by how rare they are in the examples. The
             weight of the lexical part is chosen on the held-out examples after each epoch
   stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
-            run stops when that no longer improves, and writes the best epoch, which its checkpoints keep
+            run stops when that no longer improves, and writes the latest epoch that is within one standard error of
+            the best, which its checkpoints keep
 """
 
 from __future__ import annotations
