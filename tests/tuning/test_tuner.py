@@ -75,6 +75,17 @@ def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path
     assert "It started from a model with this training text: A few words." in card
 
 
+@pytest.mark.parametrize(("enough", "also_chose"), [(400, True), (30, False)])
+def test_the_table_says_whether_its_examples_also_chose(base, tmp_path, monkeypatch, enough, also_chose):
+    monkeypatch.setattr("banyan.tuning.split.ENOUGH", enough)
+    examples = words(400)
+    banyan.tune(base, examples, tmp_path / "tuned", **{**HOW, "epochs": 1})
+    card = (tmp_path / "tuned" / "README.md").read_text()
+    assert ("These examples also chose the epoch and the lexical weight." in card) == also_chose
+    held_out = len(split(examples, 0)[1])
+    assert (f"{held_out} held out" in card) == also_chose
+
+
 class Killed(BaseException):
     pass
 

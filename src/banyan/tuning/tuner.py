@@ -11,7 +11,8 @@ training. What differs:
   weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too.
             Token vectors start with a norm, and n-grams with a weight, by how rare they are in the examples. The
             weight of the lexical part is chosen on the held-out examples after each epoch
-  stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
+  stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding); with
+            many held-out examples, half of them wait for the table before / after and choose nothing (split). The
             run stops when that no longer improves, and writes the latest epoch that is within one standard error of
             the best, which its checkpoints keep
 """
@@ -40,7 +41,7 @@ from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples
 from banyan.tuning.measuring import Measured, measure
 from banyan.tuning.run import TuningRun
-from banyan.tuning.split import split
+from banyan.tuning.split import halved, split
 
 
 def tune(
@@ -85,7 +86,8 @@ def tune(
         raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
     read, told = _read(examples, columns, display)
     train, held_out = split(read, config.seed)
-    batches = prepared(train, held_out, before.tokenizer, config.max_pieces)
+    choosing, measuring = halved(held_out, config.seed)
+    batches = prepared(train, choosing, before.tokenizer, config.max_pieces)
     with devices.using(place, deterministic), ExitStack() as stack:
         stack.enter_context(folder.held())
         folder.begin(config, given, resume, overwrite)
@@ -98,8 +100,11 @@ def tune(
         run.start_from(recounted(before, batches[0].store))
         run.go(checkpoint_seconds, tensorboard)
         tuned = run.finish()
-        if len(held_out) > 1:
-            _tell(measure(before, tuned, held_out), folder.out / CARD, display)
+        if len(measuring) > 1:
+            measured = measure(before, tuned, measuring)
+            if measuring is choosing:
+                measured = measured.with_note("These examples also chose the epoch and the lexical weight.")
+            _tell(measured, folder.out / CARD, display)
         return tuned
 
 
