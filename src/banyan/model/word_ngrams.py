@@ -24,7 +24,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from banyan.model.dropout import mix
 from banyan.model.graph import KEPT
 from banyan.model.shapes import BUCKETS, BUCKETS_LOG2
 from banyan.tokenizer.rules import BYTES, START
+
+if TYPE_CHECKING:
+    from banyan.config import Config
 
 STEPS = 4
 SAMPLE = 30_000  # sentences in which document frequencies are counted
@@ -261,6 +264,10 @@ class WordNgrams:
     dim: int
     sublinear_tf: bool
     root: bool = False
+
+    @classmethod
+    def of(cls, config: Config, spelt: Spelling, weights: np.ndarray) -> WordNgrams:
+        return cls(spelt, weights, config.lexical_dim, config.sublinear_tf, config.lexical_root)
 
     def contributions(self, tokens: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
         """The sketches of texts as sums over their tokens, int64 [T, D], or float64 of roots. An n-gram belongs to its

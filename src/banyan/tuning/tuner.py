@@ -101,10 +101,8 @@ def tune(
         run.go(checkpoint_seconds, tensorboard)
         tuned = run.finish()
         if len(measuring) > 1:
-            measured = measure(before, tuned, measuring)
-            if measuring is choosing:
-                measured = measured.with_note("These examples also chose the epoch and the lexical weight.")
-            _tell(measured, folder.out / CARD, display)
+            found = measure(before, tuned, measuring)
+            _tell(found.after_choosing() if measuring is choosing else found, folder.out / CARD, display)
         return tuned
 
 
