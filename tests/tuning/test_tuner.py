@@ -17,6 +17,7 @@ from banyan.evaluate.outcome import Outcome, percent
 from banyan.model.word_ngrams import BUCKETS
 from banyan.support import devices
 from banyan.training import checkpoint
+from banyan.training.folder import Given, RunFolder
 from banyan.tuning import run
 from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples, paired_by_label
@@ -73,6 +74,15 @@ def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path
     assert "Tuned on texts that belong together" in card
     assert "## Before and after tuning" in card
     assert "It started from a model with this training text: A few words." in card
+
+
+def test_tuning_takes_roots_of_lexical_sums_and_training_from_the_tuned_model_keeps_them(base, tmp_path):
+    tuned = banyan.tune(base, words(100), tmp_path / "tuned", **{**HOW, "epochs": 1})
+    assert (Banyan.from_pretrained(base).config.lexical_root, tuned.config.lexical_root) == (False, True)
+    without = banyan.tune(base, words(100), tmp_path / "without", lexical_root=False, **{**HOW, "epochs": 1})
+    assert not without.config.lexical_root
+    config, _ = RunFolder(tmp_path / "next").settle({"preset": "light"}, Given.of(init=tmp_path / "tuned"), False)
+    assert config.lexical_root
 
 
 @pytest.mark.parametrize(("enough", "also_chose"), [(400, True), (30, False)])
