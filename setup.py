@@ -8,7 +8,8 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fwrapv", "-fvisibility=hidden", "-Wall", "-Wextra"]
+FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fwrapv", "-fvisibility=hidden"]
+FLAGS += ["-Wall", "-Wextra"]
 FILES = ("crc", "module", "objects", "pieces", "trees", "vectors", "words")
 HEADERS = ("native", "objects", "vectors")
 RELATIVE = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)")  # a link or a picture, to a file of this folder

@@ -123,6 +123,7 @@ class Config:
         MODEL,
         choices=("pieces", "words"),
     )
+    lexical_root: bool = setting(False, "take the root of each lexical dimension (--lexical-ngrams words)", MODEL)
     taught_dim: int = setting(
         0,
         "leading dimensions that only a teacher trains, of --dim (0: no such part)",
@@ -156,9 +157,7 @@ class Config:
     vocab_factor: float = setting(1.0, "scales the automatic vocabulary size", TEXT, POSITIVE)
     lowercase: bool = setting(True, "lower-case the text", TEXT, common=True)
     zero_digits: bool = setting(True, "replace every digit with 0", TEXT)
-    sublinear_tf: bool = setting(
-        False, "when encoding, keep only 1 + ln n of a token's n occurrences in a text", TEXT
-    )
+    sublinear_tf: bool = setting(False, "when encoding, keep only 1 + ln n of a token's n occurrences in a text", TEXT)
     end_marks: bool = setting(True, "when encoding, keep full stops, question marks and the like as leaves", TEXT)
     whole_words: bool = setting(False, "when encoding, merge the pieces of a word before anything else", TEXT)
     min_pieces: int = setting(4, "in training, skip sentences of fewer subwords", TEXT, COUNT)
@@ -444,6 +443,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "pairs_weight": 1.0,
         "dropout": 0.0,
         "stay_weight": 3.0,
+        "lexical_root": True,
         "lr": 6e-3,
         "final_lr_frac": 0.0,
         "epochs": None,

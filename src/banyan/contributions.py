@@ -44,7 +44,7 @@ def contributions(
 
 
 def _sketches(model: Banyan, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """What each leaf contributes to the sketch of a text, int64 [n, D]. An occurrence that is not a leaf
+    """What each leaf contributes to the sketch of a text [n, D]. An occurrence that is not a leaf
     counts as one of the last leaf with the same token, and an end mark as part of the leaf before it."""
     if model._words is None:
         return model.weights["lexical"][tokens[kept]]
@@ -54,8 +54,9 @@ def _sketches(model: Banyan, tokens: np.ndarray, kept: np.ndarray) -> np.ndarray
         if place in number:
             last = leaf_of[token] = number[place]
         owners.append(leaf_of.get(token, last))
-    sketches = np.zeros((len(kept), model.config.lexical_dim), np.int64)
-    np.add.at(sketches, owners, model._words.contributions(tokens))
+    parts = model._words.contributions(tokens)
+    sketches = np.zeros((len(kept), model.config.lexical_dim), parts.dtype)
+    np.add.at(sketches, owners, parts)
     return sketches
 
 

@@ -88,7 +88,7 @@ class Banyan:
         self._lexical: LexicalSums | None = None
         self._words: WordNgrams | None = None  # if they are in the lexical dimensions
         if config.hashes_words and spelt:
-            self._words = WordNgrams(spelt, weights["lexical_idf"], config.lexical_dim, config.sublinear_tf)
+            self._words = WordNgrams.of(config, spelt, weights["lexical_idf"])
             self._lexical = backend.word_sums(self._words, config.lexical_weight, place)
         elif config.lexical_dim:
             self._lexical = backend.lexical_sums(weights["lexical"], config.lexical_weight, place)

@@ -13,7 +13,7 @@ from banyan.tokenizer.tokenizer import Tokenizer
 
 _DECIDE_EMBEDDINGS = ("dim", "channels", "functions", "structure", "sublinear_tf", "lexical_dim", "lexical_weight")
 # Settings newer than 0.2.0: a fingerprint has those that are not at their default.
-_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "whole_words", "end_marks")
+_LATER = ("taught_dim", "taught_weight", "lexical_ngrams", "lexical_root", "whole_words", "end_marks")
 
 
 def deciding(config: Config) -> dict[str, Any]:

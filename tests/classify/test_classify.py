@@ -89,7 +89,7 @@ def test_texts_may_have_several_labels_or_none(base, tmp_path):
 @pytest.mark.parametrize("kind", [texts, pairs])
 def test_gradients_are_those_of_the_loss(base, kind, monkeypatch):
     """In the direction of the step that a tiny learning rate makes, the loss falls as the gradient says."""
-    learner, _ = prepared(Banyan.from_pretrained(base), kind(64), Settings())
+    learner, *_ = prepared(Banyan.from_pretrained(base), kind(64), Settings())
     rng = np.random.default_rng(0)
     learner.learned["weight"][:] = rng.normal(size=learner.learned["weight"].shape)
     gradients = {}
@@ -266,8 +266,18 @@ def test_labels_are_read_from_files_of_all_kinds(tmp_path):
     (tmp_path / "d.csv").write_text("sent1,sent2,score\na,b,1\nc,d,0\n")
     read, _, _ = read_labelled(tmp_path / "d.csv", pair=True)
     assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
-    read, _, _ = read_labelled((["a", "b"], [1, 2]))
-    assert read.labels == [("1",), ("2",)]
+
+
+def test_labelled_lists_hold_rows_and_tuples_hold_columns():
+    for source in (["a", "b"], [1, 2]), [("a", 1), ("b", 2)]:
+        assert read_labelled(source)[0].labels == [("1",), ("2",)]
+    for source in (["a", "b", "c"], ["d", "e", "f"], [1, 2, 3]), [("a", "d", 1), ("b", "e", 2), ("c", "f", 3)]:
+        read, _, _ = read_labelled(source, pair=True)
+        assert (read.columns, read.labels) == ((["a", "b", "c"], ["d", "e", "f"]), [("1",), ("2",), ("3",)])
+    with pytest.raises(BanyanError, match="2 lists of 2 may be rows or columns"):
+        read_labelled([["a", "x"], ["b", "y"]])
+    with pytest.raises(BanyanError, match="row 1 of the list has 3 values, and expected are 2: put"):
+        read_labelled([("a", "d", 1)])
 
 
 def test_held_out_texts_are_not_part_of_texts_to_learn_from():
@@ -299,6 +309,28 @@ def test_one_class_is_refused(base, tmp_path):
     with pytest.raises(BanyanError, match="lr must be a positive number, not inf"):
         train_classifier(base, texts(20), tmp_path / "one", lr=float("inf"), quiet=True)
     assert not (tmp_path / "one").exists()
+
+
+def test_texts_that_measure_chose_nothing_if_there_are_enough(base, monkeypatch):
+    model, known = Banyan.from_pretrained(base), texts(500)
+    few = prepared(model, known, Settings())
+    assert few.measuring is few.learner.held_out
+    monkeypatch.setattr("banyan.classify.split.ENOUGH", 40)
+    apart = prepared(model, known, Settings())
+    rows = [
+        {tuple(text) for text in np.split(part.texts[0].tokens, part.texts[0].offsets[1:-1])}
+        for part in (apart.learner.held_out, apart.measuring)
+    ]
+    assert not rows[0] & rows[1]
+    assert len(apart.learner.train) == len(few.learner.train)
+    assert 20 <= len(apart.measuring) <= len(few.measuring) - len(apart.learner.held_out)
+
+
+def test_figures_say_whether_their_texts_also_chose(base, tmp_path, monkeypatch):
+    for enough, told in (400, "which also chose the epoch and calibrated"), (40, "which chose nothing"):
+        monkeypatch.setattr("banyan.classify.split.ENOUGH", enough)
+        train_classifier(base, texts(500), tmp_path / str(enough), epochs=1, quiet=True)
+        assert f"held-out texts, {told}" in (tmp_path / str(enough) / "README.md").read_text()
 
 
 def test_what_was_not_held_out_has_no_figures(base, tmp_path, capsys):

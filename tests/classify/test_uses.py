@@ -12,6 +12,7 @@ import pytest
 from banyan import Banyan, BanyanError
 from banyan.classify import Classifier, train_classifier
 from banyan.classify.classifier import has_classifier
+from banyan.commands import classify
 from banyan.serve.app import App
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
@@ -96,6 +97,17 @@ def test_pairs_are_predicted(base, tmp_path):
     assert (status, {row["label"] for row in found}) == (200, {"same", "other"})
     assert predicted(app, [one, other])[1][0] == found
     assert predicted(app, "one text")[0] == predicted(app, ["one text"])[0] == 422
+
+
+def test_predictions_of_a_file_are_written_block_by_block(trained, classifier, tmp_path, monkeypatch, banyan):
+    given = ["a cat", "the house", "a tree sat", "the dog"]
+    (tmp_path / "in.txt").write_text("\n".join(given) + "\n")
+    arguments = ["classify", "predict", trained, tmp_path / "in.txt", "--format", "json"]
+    expected = banyan(*arguments)
+    assert [json.loads(line)["label"] for line in expected[1].splitlines()] == classifier.predict(given)
+    monkeypatch.setattr(classify, "_BLOCK", 1)
+    assert banyan(*arguments, "-o", tmp_path / "out.jsonl")[0] == 0
+    assert (tmp_path / "out.jsonl").read_text() == expected[1]
 
 
 # --- scikit-learn ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from importlib import import_module
 from types import ModuleType
@@ -412,6 +413,40 @@ def test_tree_of_the_lines_of_standard_input(banyan, model_folder, model, monkey
 def test_output_folder_that_is_not_there(banyan, model_folder, tmp_path):
     code, _, err = banyan("tree", model_folder, "x", "-o", tmp_path / "none" / "tree.svg")
     assert (code, err) == (1, f"banyan: cannot write {tmp_path}/none/tree.svg: there is no folder {tmp_path}/none\n")
+
+
+def test_output_to_a_file_is_not_kept_in_memory_and_replaces_it_at_the_end(tmp_path):
+    path, line = tmp_path / "out.txt", "x" * 10_000
+    path.write_text("before\n")
+    tracemalloc.start()
+    with _shared.output(str(path)) as write:
+        for _ in range(1000):
+            write(line)
+        assert path.read_text() == "before\n"
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size == 1000 * 10_001
+    assert most < 1_000_000
+
+
+def test_output_that_fails_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("before\n")
+
+    def fail() -> None:
+        with _shared.output(str(path)) as write:
+            write("half")
+            raise BanyanError("bad input")
+
+    with pytest.raises(BanyanError, match="bad input"):
+        fail()
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("out.txt", "before\n")]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+def test_a_full_disk_is_told_in_a_sentence(banyan, model_folder):
+    code, _, err = banyan("tree", model_folder, "x", "-o", "/dev/full")
+    assert (code, err) == (1, "banyan: cannot write /dev/full: the disk is full\n")
 
 
 # --- similar, explain, info, demo ------------------------------------------------------------------------------------

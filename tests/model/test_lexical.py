@@ -21,11 +21,12 @@ DIM, LEXICAL = 16, 8
 TEXTS = ["the cat sees the dog", "", "a bird", "the cat sees the dog (1984) and the old tree's shade, near the river."]
 
 
-@pytest.fixture(scope="module", params=["pieces", "words", "words, sublinear_tf"])
+@pytest.fixture(scope="module", params=["pieces", "words", "words, sublinear_tf", "words, lexical_root"])
 def folder(request, corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("lexical") / "out"
     kind, sublinear = request.param.split(",")[0], "sublinear" in request.param
     how = {"lexical_dim": LEXICAL, "lexical_weight": 0.7, "lexical_ngrams": kind, "sublinear_tf": sublinear}
+    how["lexical_root"] = "root" in request.param
     train(corpus, out, preset="paper", epochs=1, **how, **SMALL)
     return out
 
@@ -49,7 +50,8 @@ def plain(model: Banyan, text: str) -> np.ndarray:
 def of_tokens(model: Banyan, tokens: np.ndarray) -> np.ndarray:
     if model.config.lexical_ngrams == "words":
         weights = model.weights["lexical_idf"]
-        ngrams = WordNgrams(spelling(model.tokenizer.pieces), weights, LEXICAL, model.config.sublinear_tf)
+        how = LEXICAL, model.config.sublinear_tf, model.config.lexical_root
+        ngrams = WordNgrams(spelling(model.tokenizer.pieces), weights, *how)
         sums = ngrams.contributions(tokens).sum(0)
     else:
         sums = model.weights["lexical"][tokens].astype(np.float64).sum(0)

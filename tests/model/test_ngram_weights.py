@@ -17,19 +17,19 @@ from tests.helpers.models import tiny_model
 TEXTS = ["the cat sat on the mat", "cat cat cat, cat", "a dog slept over 1984", "green-house_tree 7:30 the the", "dog"]
 
 
-@pytest.mark.parametrize("sublinear_tf", [True, False])
-def test_cosines_of_sketches_are_those_of_lexical_parts(sublinear_tf):
+@pytest.mark.parametrize(("sublinear_tf", "root"), [(True, False), (False, False), (True, True)])
+def test_cosines_of_sketches_are_those_of_lexical_parts(sublinear_tf, root):
     tiny, rng = tiny_model(), np.random.default_rng(0)
     idf = rng.integers(4, 40, BUCKETS).astype(np.uint8)
     scale = rng.normal(0, 0.1, BUCKETS).astype(np.float32)
-    settings = {"lexical_dim": 64, "lexical_ngrams": "words", "sublinear_tf": sublinear_tf}
+    settings = {"lexical_dim": 64, "lexical_ngrams": "words", "lexical_root": root, "sublinear_tf": sublinear_tf}
     config = replace(tiny.config, **settings)
     model = Banyan(config, tiny.tokenizer, {**tiny.weights, "lexical_idf": stored(idf, scale)})
     tokens, offsets = tiny.tokenizer.encode(TEXTS)
     expected = model.lexical_parts(tokens, offsets)
     ngrams = hashed(tokens, offsets, spelling(tiny.tokenizer.pieces), 64, sublinear_tf, torch.device("cpu"))
-    found = sketches(ngrams, torch.from_numpy(idf), torch.from_numpy(scale), 64).numpy()
-    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=0.01)
+    found = sketches(ngrams, torch.from_numpy(idf), torch.from_numpy(scale), 64, root).numpy()
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=0.02 if root else 0.01)
 
 
 @pytest.mark.parametrize("sublinear_tf", [True, False])
@@ -51,12 +51,13 @@ def test_weights_that_were_not_learned_are_stored_as_they_are():
     assert stored(idf, np.full(BUCKETS, 0.1, np.float32)).max() == 255
 
 
-def test_gradients_reach_the_weights_of_shared_ngrams():
+@pytest.mark.parametrize("root", [False, True])
+def test_gradients_reach_the_weights_of_shared_ngrams(root):
     tiny = tiny_model()
     tokens, offsets = tiny.tokenizer.encode(["the cat", "the dog"])
     ngrams = hashed(tokens, offsets, spelling(tiny.tokenizer.pieces), 512, True, torch.device("cpu"))
     scale = torch.zeros(BUCKETS, requires_grad=True)
-    found = sketches(ngrams, torch.full((BUCKETS,), 8), scale, 512)
+    found = sketches(ngrams, torch.full((BUCKETS,), 8), scale, 512, root)
     (found[0] @ found[1]).backward()
     first, second = (set(ngrams.bucket[ngrams.place // 512 == row].tolist()) for row in range(2))
     assert scale.grad[list(first & second)].min() > 0  # they make the texts more similar

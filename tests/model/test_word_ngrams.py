@@ -160,17 +160,18 @@ def random_texts(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("backend", backends.NAMES)
-@pytest.mark.parametrize("sublinear", [False, True])
-def test_the_kernels_add_what_is_defined(model, backend, sublinear):
+@pytest.mark.parametrize(("sublinear", "root"), [(False, False), (True, False), (False, True), (True, True)])
+def test_the_kernels_add_what_is_defined(model, backend, sublinear, root):
     if backend == "triton":
         pytest.importorskip("triton")
-    ngrams = WordNgrams(SPELT, model.weights, DIM, sublinear)
+    ngrams = WordNgrams(SPELT, model.weights, DIM, sublinear, root)
     tokens, offsets = random_texts(1, 300)
     out = np.random.default_rng(2).normal(size=(len(offsets) - 1, 5 + DIM)).astype(np.float32)
     backends.named(backend).word_sums(ngrams, 0.7, "cpu").put(tokens, offsets, out)
     expected = np.array([ngrams.contributions(text).sum(0) for text in np.split(tokens, offsets[1:-1])])
     norms = np.maximum(np.linalg.norm(expected, axis=1, keepdims=True), 1)
-    np.testing.assert_allclose(out[:, 5:], 0.7 * expected / norms, rtol=1e-6, atol=1e-8)
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if root else {"rtol": 1e-6, "atol": 1e-8}
+    np.testing.assert_allclose(out[:, 5:], 0.7 * expected / norms, **tolerance)
     np.testing.assert_allclose(np.linalg.norm(out[:, :5], axis=1), 1, rtol=1e-6)
 
 
@@ -185,6 +186,28 @@ def test_a_text_has_the_same_bits_alone_in_any_batch_and_with_any_threads(model)
         text = tokens[offsets[i] : offsets[i + 1]]
         sums.put(text, np.array([0, len(text)]), alone, 1)
         np.testing.assert_array_equal(alone[0], together[i])
+
+
+def test_roots_have_the_same_bits_in_every_kernel(model):
+    tokens, offsets = random_texts(4, 300)
+    found = []
+    for backend in (backends.named("numba"), backends.on_cpu()):  # the native kernels, if they are built
+        out = np.ones((len(offsets) - 1, 2 + DIM), np.float32)
+        ngrams = WordNgrams(SPELT, model.weights, DIM, True, True)
+        backend.word_sums(ngrams, 1.0, "cpu").put(tokens, offsets, out)
+        found.append(out)
+    np.testing.assert_array_equal(*found)
+
+
+def test_contributions_to_roots_add_up_to_the_roots_of_the_sums(model):
+    sums, roots = (WordNgrams(SPELT, model.weights, DIM, True, root) for root in (False, True))
+    tokens, offsets = random_texts(5, 40)
+    block = of_words.block_of(DIM)
+    found = [
+        of_words.rotated(np.array([part.sum(0) for part in np.split(some, offsets[1:-1])])) / block
+        for some in (sums.contributions(tokens, offsets), roots.contributions(tokens, offsets))
+    ]
+    np.testing.assert_allclose(found[1], np.sign(found[0]) * np.sqrt(np.abs(found[0])), atol=1e-9)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7, 512])

@@ -44,6 +44,7 @@ DEFAULT |= {"end_marks": False}
 KINDS = {
     "paper": PAPER,
     "default": DEFAULT,
+    "roots": DEFAULT | {"lexical_root": True},
     "lexical pieces": DEFAULT | {"lexical_ngrams": "pieces", "subword_model": "bpe"},
     "every word": PAPER | {"end_marks": False},
     "whole words": DEFAULT | {"whole_words": True},

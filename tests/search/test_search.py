@@ -149,6 +149,13 @@ def test_a_query_without_words_is_answered(collection, corpus):
         assert collection.search("the cat", 3, mode=by) == collection.search("the cat", 3, by=by)
 
 
+def test_two_ways_to_rank_are_refused(collection, corpus):
+    collection.add(corpus)
+    with pytest.raises(BanyanError, match="by='vectors' and mode='words' differ"):
+        collection.search("the cat", by="vectors", mode="words")
+    assert collection.search("the cat", by="words", mode="words") == collection.search("the cat", by="words")
+
+
 @pytest.mark.parametrize("query", ["", " ", "\n\t"])
 def test_an_empty_query_is_an_error(collection, corpus, query):
     collection.add(corpus)

@@ -43,7 +43,7 @@ def test_the_lexical_weight_changes_only_if_another_one_is_clearly_better():
     held_out = prepared(Examples.of(words, [f"the {word}" for word in words]), NOBODY, tiny_model().tokenizer, 512)[0]
     found = finding.figure(Informed(0.3, 0.1), held_out)
     assert found.lexical_weight > 0.5
-    assert found.value > finding.figure(Informed(0.3, 50.0), held_out).value + 50
+    assert found.outcome.value > finding.figure(Informed(0.3, 50.0), held_out).outcome.value + 50
     assert finding.figure(Informed(0.3, 50.0), held_out).lexical_weight == 0.3
 
 
@@ -63,5 +63,5 @@ def test_scores_choose_the_lexical_weight_too():
 
     informed.encode_tokens = some_apart
     found = finding.figure(informed, held_out)
-    assert (found.name, round(found.value)) == (finding.SPEARMAN, 87)  # the ranks of two values tie
+    assert (found.outcome.metric, round(found.outcome.value)) == (finding.SPEARMAN, 87)  # the ranks of two values tie
     assert found.lexical_weight > 0.5

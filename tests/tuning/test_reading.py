@@ -96,8 +96,42 @@ def test_every_source_gives_the_same_examples(tmp_path):
         assert read.examples.score.tolist() == SCORE
         if source is not sources[-1]:
             assert read.note.endswith("ignored: id, topic.")
-    assert read_examples([FIRST, SECOND, OTHER]).examples.negative == OTHER
-    assert read_examples(zip(*zip(FIRST, SECOND, strict=True), strict=True)).examples.second == SECOND
+
+
+ROWS = [("a b", "b c", 1), ("c d", "d e", 2), ("e f", "f g", 3)]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("width", [2, 3])
+def test_a_list_holds_rows_and_a_tuple_holds_columns(count, width):
+    rows = [row[:width] for row in ROWS[:count]]
+    columns = tuple(map(list, zip(*rows, strict=True)))
+    for source in rows, columns:
+        found = read_examples(source).examples
+        assert list(zip(found.first, found.second, strict=True)) == [row[:2] for row in rows]
+
+
+def test_negatives_may_be_in_rows_or_in_a_column():
+    for source in (FIRST, SECOND, OTHER), list(zip(FIRST, SECOND, OTHER, strict=True)):
+        assert read_examples(source).examples.negative == OTHER
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ([["a b", "b c"], ["c d", "d e"]], "2 lists of 2 may be rows or columns: write rows as a list of tuples"),
+        ((("a b", "b c"), ("c d", "d e")), "2 tuples of 2 may be rows or columns: write rows as a list of tuples"),
+        (zip("ab", "cd", strict=True), "expected a file, a data frame"),
+        ([["a b"] * 9, ["b c"] * 9], "row 1 of the list has 9 values, and expected are 2 or 3: put columns into"),
+        ([("a b", "b c"), ("c d", "d e", 1)], "row 2 of the list has 3 values, and expected are 2, as in row 1"),
+        (tuple(zip("abcd", "efgh", strict=True)), "a tuple holds columns, 2 or 3 here, not 4: put rows into a list"),
+        (["a b", "b c"], "expected a file, a data frame"),
+        ([{"query": "a b"}, {"query": "b c"}], "expected a file, a data frame"),
+        ([], "expected a file, a data frame"),
+    ],
+)
+def test_lists_that_may_be_read_in_two_ways_or_in_none_are_refused(source, sentence):
+    assert refusal(source).startswith(sentence)
 
 
 def test_scores_keep_their_order_however_close_or_large_they_are():
@@ -172,11 +206,10 @@ def test_what_cannot_be_read_is_refused_with_a_reason(tmp_path, name, content, c
 
 
 def test_sources_in_memory_are_checked():
-    assert refusal((FIRST, SECOND[:1])) == "the lists must be equally long: first (2), second (1)"
-    assert "zip(*pairs)" in refusal(list(zip("abcd", "efgh", strict=True)))
-    assert "zip(*pairs)" in refusal(42)
-    assert "zip(*pairs)" in refusal(SimpleNamespace(column_names=["a", "b"]))  # a stream has no columns to take
+    assert refusal((FIRST, SECOND[:1])) == "the columns must be equally long: first (2), second (1)"
+    assert "a list of rows" in refusal(42)
+    assert "a list of rows" in refusal(SimpleNamespace(column_names=["a", "b"]))  # a stream has no columns to take
     assert "there is no column 'c'" in refusal({"a": FIRST, "b": SECOND}, ("a", "c"))
-    assert refusal((FIRST, SECOND, [1, "x"])).startswith("the lists, row 2: expected a number as the score")
+    assert refusal((FIRST, SECOND, [1, "x"])).startswith("the columns, row 2: expected a number as the score")
     unknown = refusal((FIRST, SECOND, [None, float("nan")]))
-    assert unknown.startswith("there is nothing to tune on in the lists: 2 lines read, 0 examples kept, 2 dropped")
+    assert unknown.startswith("there is nothing to tune on in the columns: 2 lines read, 0 examples kept, 2 dropped")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from banyan.tuning.examples import Examples, paired_by_label
-from banyan.tuning.split import split
+from banyan.tuning.split import halved, split
 
 
 def texts_of(examples: Examples) -> set[str]:
@@ -39,6 +39,23 @@ def test_at_most_so_many_are_held_out():
     assert len(split(examples, 0, most=12)[1]) == 12
     assert len(split(examples, 0, most=2)[1]) == 0  # a group of three is not divided
     assert len(split(examples, 0, share=0.5)[1]) == 150
+
+
+def test_examples_that_measure_share_no_text_with_those_that_choose():
+    choosing, measuring = halved(chained(600), seed=0)
+    assert (len(choosing), len(measuring)) == (300, 300)
+    assert not texts_of(choosing) & texts_of(measuring)
+    texts = [f"text {i}" for i in range(600)]
+    choosing, measuring = halved(paired_by_label(texts, np.arange(600) % 7)[0], seed=0)
+    assert len(measuring) >= 100
+    assert not texts_of(choosing) & texts_of(measuring)
+
+
+def test_few_held_out_examples_choose_and_measure():
+    few = chained(300)
+    assert halved(few, seed=0) == (few, few)
+    linked = Examples.of(["a"] * 500, [f"text {i}" for i in range(500)])  # cannot be divided
+    assert halved(linked, seed=0) == (linked, linked)
 
 
 @pytest.mark.parametrize("n", [1, 2, 29])

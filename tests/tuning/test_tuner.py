@@ -13,9 +13,11 @@ from safetensors.numpy import load_file
 import banyan
 from banyan import Banyan, BanyanError, backends
 from banyan.config import Config
+from banyan.evaluate.outcome import Outcome, percent
 from banyan.model.word_ngrams import BUCKETS
 from banyan.support import devices
 from banyan.training import checkpoint
+from banyan.training.folder import Given, RunFolder
 from banyan.tuning import run
 from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples, paired_by_label
@@ -74,6 +76,26 @@ def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path
     assert "It started from a model with this training text: A few words." in card
 
 
+def test_tuning_takes_roots_of_lexical_sums_and_training_from_the_tuned_model_keeps_them(base, tmp_path):
+    tuned = banyan.tune(base, words(100), tmp_path / "tuned", **{**HOW, "epochs": 1})
+    assert (Banyan.from_pretrained(base).config.lexical_root, tuned.config.lexical_root) == (False, True)
+    without = banyan.tune(base, words(100), tmp_path / "without", lexical_root=False, **{**HOW, "epochs": 1})
+    assert not without.config.lexical_root
+    config, _ = RunFolder(tmp_path / "next").settle({"preset": "light"}, Given.of(init=tmp_path / "tuned"), False)
+    assert config.lexical_root
+
+
+@pytest.mark.parametrize(("enough", "also_chose"), [(400, True), (30, False)])
+def test_the_table_says_whether_its_examples_also_chose(base, tmp_path, monkeypatch, enough, also_chose):
+    monkeypatch.setattr("banyan.tuning.split.ENOUGH", enough)
+    examples = words(400)
+    banyan.tune(base, examples, tmp_path / "tuned", **{**HOW, "epochs": 1})
+    card = (tmp_path / "tuned" / "README.md").read_text()
+    assert ("These examples also chose the epoch and the lexical weight." in card) == also_chose
+    held_out = len(split(examples, 0)[1])
+    assert (f"{held_out} held out" in card) == also_chose
+
+
 class Killed(BaseException):
     pass
 
@@ -103,13 +125,30 @@ def test_an_interrupted_or_killed_run_ends_in_the_same_bits(base, tmp_path, monk
     assert (tmp_path / "stopped/config.json").read_bytes() == (tmp_path / "whole/config.json").read_bytes()
 
 
+def outcome(value: float, noise: float = 0.0) -> Outcome:
+    """A figure; those of single examples differ by chance."""
+    items = np.random.default_rng(int(value * 100)).normal(size=50)
+    return Outcome("held out", "held_out_ndcg", value / 100 + noise * (items - items.mean()), percent)
+
+
+def test_the_latest_epoch_within_one_standard_error_of_the_best_is_kept(base, tmp_path, monkeypatch):
+    noise = 0.5
+    for figures, kept in (([50, 60, 60.03, 59.97, 59.9], 4), ([50, 60, 40, 59.98], 3), ([50, 60, 40, 41], 1)):
+        values = iter(figures)
+        monkeypatch.setattr(run, "figure", lambda model, held_out, v=values: Found(outcome(next(v), noise), 0.7))
+        banyan.tune(base, words(100), tmp_path / str(kept), **{**HOW, "epochs": 8})
+        done = checkpoint.verify(tmp_path / str(kept) / "training/checkpoint.safetensors")
+        assert (done.best_epoch, done.highest_epoch) == (kept, 2 if kept == 4 else 1)
+        assert done.epoch == len(figures) - 1
+
+
 @pytest.mark.parametrize(("figures", "best"), [([50, 40, 60, 55, 55], 2), ([50, 40, 40], 0)])
 def test_it_stops_when_held_out_examples_no_longer_improve_and_keeps_the_best_epoch(
     base, tmp_path, monkeypatch, figures, best
 ):
     def tuned_with(values, out, **more):
         values = iter(values)  # the first is that of the model before
-        monkeypatch.setattr(run, "figure", lambda model, held_out: Found("held_out_ndcg", next(values), 0.7))
+        monkeypatch.setattr(run, "figure", lambda model, held_out: Found(outcome(next(values)), 0.7))
         banyan.tune(base, words(100), tmp_path / out, final_lr_frac=1.0, **{**HOW, **more})
         return load_file(tmp_path / out / "model.safetensors")
 

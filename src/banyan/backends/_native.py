@@ -103,7 +103,7 @@ class Native:
         spelt, kept = ngrams.spelling, KEPT if ngrams.sublinear_tf else NONE_KEPT
         flags = spelt.kind + _BEGINS * spelt.begins.astype(np.uint8)
         arrays = flags, spelt.start, spelt.characters, spelt.value, spelt.factor, ngrams.weights, kept
-        return Sums(self.kernels.Lexical(ngrams.dim, weight, None, arrays, block_of(ngrams.dim)))
+        return Sums(self.kernels.Lexical(ngrams.dim, weight, None, arrays, block_of(ngrams.dim), ngrams.root))
 
 
 class Flags(NamedTuple):

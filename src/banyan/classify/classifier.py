@@ -113,7 +113,10 @@ class Classifier:
 
     def predict(self, texts: Inputs) -> list[Any]:
         """The label of each text, or a list of labels if texts may have several."""
-        p = self.predict_proba(texts)
+        return self.labels(self.predict_proba(texts))
+
+    def labels(self, p: np.ndarray) -> list[Any]:
+        """The labels that these probabilities stand for, as `predict` returns them."""
         if not self.several:
             return [self.classes[c] for c in p.argmax(1)]
         return [[self.classes[c] for c in np.flatnonzero(row)] for row in predicted(p, True)]

@@ -39,10 +39,19 @@ class Figures:
     micro_f1: float
     log_loss: float
     calibration_error: float
+    also_chose: bool  # whether these texts chose the epoch, too, and calibrated the probabilities
     confusion: np.ndarray | None  # int64 [C, C]: true class by predicted class; None with several labels a text
 
     @classmethod
-    def of(cls, scores: np.ndarray, p: np.ndarray, target: np.ndarray, classes: list[str], several: bool) -> Figures:
+    def of(
+        cls,
+        scores: np.ndarray,
+        p: np.ndarray,
+        target: np.ndarray,
+        classes: list[str],
+        several: bool,
+        also_chose: bool = False,
+    ) -> Figures:
         """scores: after calibration. p: probabilities. target: 0 or 1 [n, C]."""
         chosen, truth = predicted(p, several), target.astype(np.int64)
         hits, support, found = (chosen * truth).sum(0), truth.sum(0), chosen.sum(0)
@@ -61,8 +70,15 @@ class Figures:
             200 * float(hits.sum() / max(support.sum() + found.sum(), 1)),
             log_loss(scores, target, several),
             100 * calibration_error(p, target, several),
+            also_chose,
             None if several else truth.T @ chosen,
         )
+
+    @property
+    def told(self) -> str:
+        """Which texts these are."""
+        role = "also chose the epoch and calibrated the probabilities" if self.also_chose else "chose nothing"
+        return f"{self.texts:,} held-out texts, which {role}"
 
     def summary(self) -> dict[str, float]:
         names = ("accuracy", "macro_f1", "micro_f1", "log_loss", "calibration_error")

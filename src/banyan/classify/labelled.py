@@ -13,7 +13,7 @@ from banyan.corpus.parallel import EMPTY_SIDE, names_columns, on_one_line
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.errors import BanyanError
 from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, is_missing
-from banyan.tuning.reading import NO_LABEL, opened
+from banyan.tuning.reading import NO_LABEL, columns_of, opened
 
 _SAMPLE = 200  # rows that show whether the first line of a file is a header
 _TWO = "for two texts and a label, add --pair; in Python, pair=True"
@@ -71,11 +71,12 @@ def read_labelled(
     """Read texts with labels. Also return what was read and dropped, and which columns were read as what.
 
     source: a TSV, CSV, JSON lines or Parquet file, compressed or not; a pandas or polars data frame; a
-    datasets.Dataset; a dict of columns; or lists: texts (with pair, second texts), labels.
+    datasets.Dataset; a dict of columns; a list of rows [(text, label), ...]; or a tuple of columns (texts, labels).
+        With pair, there are two texts before the label.
     columns: the names of the text (with pair, two texts) and of the label. Without them, columns are recognised by
     their names or by their order.
     separator: what stands between several labels of a text. A list of labels needs none."""
-    table = opened(source if not _are_lists(source, pair) else _named(source, pair), "labelled texts")
+    table = opened(_named(source, pair) if isinstance(source, list | tuple) else source, "labelled texts")
     places, header = _layout(table, columns, pair)
     report = Report(files=int(hasattr(table, "bytes_total")))
     texts: tuple[list[str], ...] = ([], []) if pair else ([],)
@@ -141,13 +142,9 @@ def _labels(value: object, separator: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(label_of(part) for part in parts if not is_missing(part)))
 
 
-def _are_lists(source: Any, pair: bool) -> bool:
-    return isinstance(source, list | tuple) and len(source) == 2 + pair and not isinstance(source[0], str)
-
-
 def _named(source: Sequence[Any], pair: bool) -> dict[str, Any]:
     names = ("first", "second", "label") if pair else ("text", "label")
-    return {name: list(values) for name, values in zip(names, source, strict=True)}
+    return dict(zip(names, columns_of(source, (2 + pair,)), strict=True))
 
 
 # --- Columns ---------------------------------------------------------------------------------------------------------

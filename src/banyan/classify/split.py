@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 U = np.uint64
-SHARE, MOST = 0.1, 1000  # held out of all texts
+SHARE, MOST = 0.1, 2000  # held out of all texts
+ENOUGH = 400  # held-out texts to choose on one half and measure on the other
 _POOL = 20_000  # texts to choose from, at most
 _SHORTEST = 3  # words; training keeps shorter texts, although a held-out text contains them
 _LONGEST = 64  # words of a text that are compared
@@ -20,14 +21,16 @@ _BASE = U(0x9E3779B97F4A7C15)
 _INVERSE = U(pow(int(_BASE), -1, 1 << 64))
 
 
-def split(columns: Sequence[Sequence[str]], target: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split(
+    columns: Sequence[Sequence[str]], target: np.ndarray, seed: int, share: float = SHARE
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the texts to learn from and of those held out, in order.
 
     columns: the texts; or first and second texts of pairs. target: 0 or 1 [n, C]. Classes are held out in proportion,
     with at least one text of each class that has several."""
     n = len(target)
     rng = np.random.default_rng(seed)
-    wanted = int(min(max(SHARE * n, 1), MOST))
+    wanted = int(min(max(share * n, 1), MOST))
     pool = np.sort(rng.permutation(n)[:_POOL])
     texts = _Words(columns[0]) if len(columns) == 1 else None
     good = pool[~texts.part_of_longer(pool)] if texts else _rarely_repeated(columns, pool, 2 * wanted)
@@ -37,6 +40,17 @@ def split(columns: Sequence[Sequence[str]], target: np.ndarray, seed: int) -> tu
     without = train[~known]
     lost = (target[train].any(0) & ~target[without].any(0)).any()
     return (train if lost else without), held
+
+
+def halved(
+    columns: Sequence[Sequence[str]], target: np.ndarray, held: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return those of the held-out texts that choose the epoch and calibrate, and those that only measure. With fewer
+    than ENOUGH, all do both."""
+    if len(held) < ENOUGH:
+        return held, held
+    choosing, measuring = split([[column[i] for i in held] for column in columns], target[held], seed, share=0.5)
+    return held[choosing], held[measuring]
 
 
 def _in_proportion(target: np.ndarray, good: np.ndarray, wanted: int, rng: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from banyan.classify.head import Head, scores_of
 from banyan.classify.labelled import Labelled, read_labelled
 from banyan.classify.learning import Learner, Part, with_embedding
 from banyan.classify.settings import Settings
-from banyan.classify.split import split
+from banyan.classify.split import halved, split
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import checksums, files
@@ -64,15 +64,15 @@ def train_classifier(
         folder.refuse_to_lose(resume, overwrite)
         for place in (folder.out, folder.work):
             files.remove_leftovers(place)
-        learner, classes = prepared(before, read, asked)
-        record = _record(learner, classes, asked)
+        ready = prepared(before, read, asked)
+        learner, record = ready.learner, _record(ready, asked)
         if resume and folder.record.exists():
             _check_same(folder, record)
             if folder.checkpoint.exists():
                 learner.load(folder.checkpoint)
         else:
             _begin(folder, record)
-        classifier, figures = learned(learner, classes, display, folder.checkpoint, checkpoint_seconds)
+        classifier, figures = learned(ready, display, folder.checkpoint, checkpoint_seconds)
         name = f" of {Path(labelled).name}" if isinstance(labelled, str | Path) else ""
         told = f"A classifier was trained on the labelled texts{name}: {told}"
         return _write(folder, classifier, figures, before, told, display)
@@ -90,8 +90,18 @@ def _read(
     return read, told
 
 
-def prepared(model: Banyan, read: Labelled, settings: Settings) -> tuple[Learner, list[str]]:
-    """What learns, and the classes. Also checks that there is something to learn."""
+class Prepared(NamedTuple):
+    learner: Learner
+    classes: list[str]
+    measuring: Part  # held-out texts for the figures; with few, those that choose the epoch and calibrate
+
+    @property
+    def also_chose(self) -> bool:
+        return self.measuring is self.learner.held_out
+
+
+def prepared(model: Banyan, read: Labelled, settings: Settings) -> Prepared:
+    """Divide the texts, and check that there is something to learn."""
     classes = read.classes()
     if len(classes) < 2:
         found = f"all texts have the label {classes[0]!r}" if classes else "no text has a label"
@@ -102,20 +112,25 @@ def prepared(model: Banyan, read: Labelled, settings: Settings) -> tuple[Learner
     if not target[some].any(0).all():
         raise BanyanError("a class has no text with pieces that the model knows")
     texts = [[column[i] for i in some] for column in read.columns]
-    train, held_out = (some[rows] for rows in split(texts, target[some], settings.seed))
-    parts = [Part(tuple(part.take(rows) for part in columns), target[rows]) for rows in (train, held_out)]
-    vocabulary = Vocabulary.of(parts[0].texts, bits_for(len(classes)), digits_of(model))
-    return Learner(model, vocabulary, parts[0], parts[1], read.several, settings), classes
+    known = Part(columns, target).take(some)
+    rows, held = split(texts, known.target, settings.seed)
+    choosing, measuring = halved(texts, known.target, held, settings.seed)
+    train, held_out = known.take(rows), known.take(choosing)
+    vocabulary = Vocabulary.of(train.texts, bits_for(len(classes)), digits_of(model))
+    learner = Learner(model, vocabulary, train, held_out, read.several, settings)
+    return Prepared(learner, classes, held_out if measuring is choosing else known.take(measuring))
 
 
 def learned(
-    learner: Learner, classes: list[str], display: Display, checkpoint: Path | None = None, seconds: float = 60
+    ready: Prepared, display: Display, checkpoint: Path | None = None, seconds: float = 60
 ) -> tuple[Classifier, Figures | None]:
     """Run to the end. Return the classifier of the best epoch, and its figures on held-out texts if there are any."""
+    learner, classes, measuring = ready
     texts, held_out, started = len(learner.train), len(learner.held_out), time.monotonic()
     most = f"at most {learner.epochs} epochs of {learner.batches:,} batches"
     kept = "token vectors are frozen" if learner.settings.frozen else "token vectors learn, too"
-    display.note(f"learning {len(classes)} classes from {texts:,} texts, {held_out:,} held out: {most}; {kept}")
+    apart = "" if ready.also_chose else f" and {len(measuring):,} to measure on"
+    display.note(f"learning {len(classes)} classes from {texts:,} texts, {held_out:,} held out{apart}: {most}; {kept}")
     learner.run(checkpoint, seconds, display)
     progress, best = learner.progress, learner.best
     model = learner.model if learner.settings.frozen else with_embedding(learner.model, best["embedding"])
@@ -136,19 +151,19 @@ def learned(
         untold = "nothing is measured, and probabilities are not calibrated"
         display.note(f"no class has two texts, so none were held out: {untold}")
         return found, None
-    scores = calibration(scores_of(found.features, head, learner.held_out.texts))
+    scores = calibration(scores_of(found.features, head, measuring.texts))
     p = probabilities(scores, learner.several)
-    figures = Figures.of(scores, p, learner.held_out.target, classes, learner.several)
+    figures = Figures.of(scores, p, measuring.target, classes, learner.several, ready.also_chose)
     return replace(found, about={**about, "figures": figures.to_dict()}), figures
 
 
 # --- The folder ------------------------------------------------------------------------------------------------------
 
 
-def _record(learner: Learner, classes: list[str], settings: Settings) -> dict[str, Any]:
+def _record(ready: Prepared, settings: Settings) -> dict[str, Any]:
     """What identifies a run: its settings, and hashes of the model and of the texts."""
-    digest = hashlib.sha256()
-    for part in (learner.train, learner.held_out):
+    (learner, classes, measuring), digest = ready, hashlib.sha256()
+    for part in (learner.train, learner.held_out, measuring):
         for array in (*(column for texts in part.texts for column in texts), part.target):
             digest.update(np.ascontiguousarray(array).data)
     known = {"model": learner.model.fingerprint(), "texts": digest.hexdigest()}
@@ -187,7 +202,7 @@ def _write(
     files.write_text(folder.out / CARD, with_classifier(text, found, figures))
     folder.checkpoint.unlink(missing_ok=True)
     if figures:
-        display.note(f"On the held-out texts:\n{figures.to_text()}")
+        display.note(f"On {figures.told}:\n{figures.to_text()}")
     display.note(f"wrote {folder.out}: try `banyan classify predict {folder.out} texts.txt`")
     return Classifier.from_pretrained(folder.out)
 
@@ -200,7 +215,7 @@ def with_classifier(text: str, found: Classifier, figures: Figures | None) -> st
     vectors = "The token vectors were frozen." if frozen else "The token vectors learned with it."
     lines = [f"It classifies {what} into {len(found.classes)} classes; {how}. {vectors}"]
     if figures:
-        lines += ["", f"On {figures.texts:,} texts that were held out, × 100:", "", figures.to_markdown()]
+        lines += ["", f"On {figures.told}, × 100:", "", figures.to_markdown()]
     if figures and figures.confusion is not None:
         lines += ["", f"![confusion matrix]({CONFUSION})"]
     before, heading, after = text.partition("## Limits\n")

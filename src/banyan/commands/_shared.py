@@ -151,16 +151,25 @@ def colours() -> bool:
 
 @contextmanager
 def output(path: str | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that prints; with a path, one that collects text and writes the file atomically at the end."""
+    """Yield a function that prints; with a path, one that writes to a file, which replaces `path` at the end."""
     if path is None:
         yield lambda text: print(text.removesuffix("\n"), flush=True)
         return
     check_parent(path)
-    from banyan.support.files import write_text
+    from banyan.support import files
 
-    written: list[str] = []
-    yield written.append
-    write_text(path, "".join(text.removesuffix("\n") + "\n" for text in written))
+    with files.atomic(path) as temporary:
+        file = open(temporary, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  # closed below, where it may fail
+
+        def write(text: str) -> None:
+            with files.reported(path):
+                print(text.removesuffix("\n"), file=file)
+
+        try:
+            yield write
+        finally:
+            with files.reported(path):
+                file.close()
 
 
 def check_parent(path: str | Path) -> None:

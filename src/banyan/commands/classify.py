@@ -148,8 +148,8 @@ def _pairs(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 def _predicted(classifier: Classifier, block: list[Any], options: argparse.Namespace) -> Iterator[str]:
     import numpy as np
 
-    chosen, p = classifier.predict(block), classifier.predict_proba(block)
-    for given, label, row in zip(block, chosen, p, strict=True):
+    p = classifier.predict_proba(block)
+    for given, label, row in zip(block, classifier.labels(p), p, strict=True):
         best = [(classifier.classes[c], float(row[c])) for c in np.argsort(-row, kind="stable")[: options.top]]
         why = classifier.explain(given, best[0][0]) if options.explain else None
         if options.format == "json":

@@ -21,7 +21,8 @@ Columns are recognised by their names or by what they hold; --columns names them
 negatives, except those that belong together by another row.
 
 Some rows are held out. Tuning stops when the tuned model no longer gets better at finding the second texts of the
-held-out rows, and keeps the best epoch. --resume continues a run that was stopped or killed."""
+held-out rows. It keeps the latest epoch that is not clearly worse than the best. --resume continues a run that was
+stopped or killed."""
 EXAMPLES = (
     "banyan tune model/ pairs.tsv --out tuned/",
     "banyan tune model/ tickets.jsonl --columns title body --out tuned/",

@@ -130,9 +130,10 @@ class BanyanClassifier(ClassifierMixin, BaseEstimator):
         names = ("frozen", "balanced", "epochs", "batch_size", "lr", "seed")
         settings = Settings(**{name: getattr(self, name) for name in names})
         known = Labelled(columns, rows, self._kind != _ONE)
-        learner, classes = prepared(as_model(self.model), known, settings)
+        ready = prepared(as_model(self.model), known, settings)
         self.classifier_: Classifier
-        self.classifier_, _ = learned(learner, classes, Display(quiet=True))
+        self.classifier_, _ = learned(ready, Display(quiet=True))
+        classes = ready.classes
         self._order = [classes.index(name) if name in classes else -1 for name in map(str, _names(self.classes_))]
         return self
 

@@ -1,8 +1,8 @@
 """The weights of the n-grams of words (banyan.model.word_ngrams), learned in tuning.
 
 A weight is learned as a factor exp(RATE · s). BanyanModel.lexical_scale holds s for each bucket of n-grams.
-The sketch of a text is the sum of its n-grams, as it is in encoding, but without the rotation, which cosines do not
-depend on.
+The sketch of a text is the sum of its n-grams or the roots of these sums, as it is in encoding, but without the
+rotation, which cosines do not depend on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from banyan.model.word_ngrams import Spelling
 
 RATE = 4.0  # weights learn faster than token vectors, by this factor
 LARGEST = 255  # of a stored weight
+SMALL = 0.5  # sums below have nearly no root, so that gradients are finite
 
 
 class Hashed(NamedTuple):
@@ -43,10 +44,12 @@ def factors(scale: Tensor) -> Tensor:
     return (RATE * scale).exp()
 
 
-def sketches(hashed: Hashed, weights: Tensor, scale: Tensor, dim: int) -> Tensor:
-    """The sketches of texts, of norm 1 [texts, D]. weights: before they are scaled [BUCKETS]."""
+def sketches(hashed: Hashed, weights: Tensor, scale: Tensor, dim: int, root: bool) -> Tensor:
+    """The sketches of texts, of norm 1 [texts, D]. weights: before they are scaled [BUCKETS]. root: of the sums."""
     values = hashed.times * (weights * factors(scale)).index_select(0, hashed.bucket)
     sums = torch.zeros(hashed.texts * dim, device=values.device).index_add(0, hashed.place, values)
+    if root:
+        sums = sums * (sums.abs() + SMALL).rsqrt()
     return normalize(sums.view(hashed.texts, dim))
 
 

@@ -82,7 +82,7 @@ def loss(model: BanyanModel, roots: Tensor, known: Belonging) -> Tensor:
         return of(with_lexical(model, learned, known.lexical), temperature)
     assert model.lexical_scale is not None
     before, scaled = (
-        sketches(known.lexical, model.lexical_idf, scale, model.config.lexical_dim)
+        sketches(known.lexical, model.lexical_idf, scale, model.config.lexical_dim, model.config.lexical_root)
         for scale in (torch.zeros_like(model.lexical_scale), model.lexical_scale)
     )
     of_roots = of(with_lexical(model, learned, before), temperature)

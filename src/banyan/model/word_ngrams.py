@@ -10,10 +10,12 @@
            n-grams of a text is mostly zeros; a rotation (a Walsh-Hadamard transform of each block of columns) makes
            it dense, so that the signs alone, which binary vectors keep, say as much as they can
   repeats  with sublinear_tf, 1 + ln n of the n occurrences of a word in a text count
+  roots    with lexical_root, the root of each sum replaces it, with its sign, before the rotation: what many words of a
+           text have in common counts less
 
-Cosines do not depend on the rotation. All sums are of integers, so they are exact in any order. N-grams are hashed when
-a text is encoded: a model stores their weights and nothing else. `WordNgrams.contributions` defines the result; the
-kernels are tested against it.
+Cosines do not depend on the rotation. All sums of n-grams are of integers, so they are exact in any order. N-grams are
+hashed when a text is encoded: a model stores their weights and nothing else. `WordNgrams.contributions` defines the
+result; the kernels are tested against it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +32,9 @@ from banyan.model.dropout import mix
 from banyan.model.graph import KEPT
 from banyan.model.shapes import BUCKETS, BUCKETS_LOG2
 from banyan.tokenizer.rules import BYTES, START
+
+if TYPE_CHECKING:
+    from banyan.config import Config
 
 STEPS = 4
 SAMPLE = 30_000  # sentences in which document frequencies are counted
@@ -258,10 +263,15 @@ class WordNgrams:
     weights: np.ndarray  # uint8 [BUCKETS]
     dim: int
     sublinear_tf: bool
+    root: bool = False
+
+    @classmethod
+    def of(cls, config: Config, spelt: Spelling, weights: np.ndarray) -> WordNgrams:
+        return cls(spelt, weights, config.lexical_dim, config.sublinear_tf, config.lexical_root)
 
     def contributions(self, tokens: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
-        """The sketches of texts as sums over their tokens, int64 [T, D]. An n-gram belongs to its last token. The norms
-        are those before the rotation, times the square root of the size of a block.
+        """The sketches of texts as sums over their tokens, int64 [T, D], or float64 of roots. An n-gram belongs to its
+        last token. The norms are those before the rotation, times the square root of the size of a block.
 
         offsets: of the texts in `tokens` (default: they are one text)."""
         offsets = np.array([0, len(tokens)]) if offsets is None else offsets
@@ -273,7 +283,14 @@ class WordNgrams:
         self._add(out, these.token[counted], these.hash[counted], 1)
         numbers = counts & (found.kind == DIGITS)
         self._add(out, found.end[numbers] - 1, number(found.value[numbers]), 1.5)
-        return rotated(out)
+        return rotated(self._roots(out, offsets) if self.root else out)
+
+    def _roots(self, parts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Scale the parts of each sum so that they add up to its root."""
+        text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        sums = np.zeros((len(offsets) - 1, self.dim), np.int64)
+        np.add.at(sums, text, parts)
+        return parts / np.sqrt(np.maximum(np.abs(sums), 1))[text]
 
     def _counts(self, found: Words, offsets: np.ndarray) -> np.ndarray:
         """Which words count: the k-th occurrence of a word in a text does if k is in KEPT."""

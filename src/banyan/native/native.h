@@ -31,7 +31,7 @@ typedef struct {
     int64_t (*highest)(const int64_t *numbers, int64_t n); /* the place of the first of the highest */
     void (*compose)(float *out, const float *a, const float *b, const Gates *gates, int64_t size);
     void (*add_sketch)(int32_t *sums, const int8_t *sketch, int64_t size);
-    void (*rotate)(float *row, const int32_t *sums, int64_t columns, int64_t block);
+    void (*rotate)(float *row, const int32_t *sums, int64_t columns, int64_t block, bool root);
     void (*scale)(float *part, int64_t size, double length);
 } Vectors;
 
@@ -199,6 +199,7 @@ typedef struct {
     uint64_t *values, *factors;
     uint8_t *weights;
     int64_t block, kept[32], n_kept;
+    bool root; /* of the sums */
     Term *terms;
 } Lexical;
 

@@ -476,12 +476,13 @@ static bool take_spelling(Lexical *l, PyObject *spelling, long long block) {
     return fine && (list_terms(l) || PyErr_NoMemory());
 }
 
-/* Lexical(columns, norm, table, None, 0) or Lexical(columns, norm, None, (flags, start, ...), block) */
+/* Lexical(columns, norm, table, None, 0) or Lexical(columns, norm, None, (flags, start, ...), block, root) */
 static PyObject *lexical_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(names)) {
     PyObject *table, *spelling;
     long long size, block;
     double norm;
-    if (!PyArg_ParseTuple(args, "LdOOL", &size, &norm, &table, &spelling, &block))
+    int root = 0;
+    if (!PyArg_ParseTuple(args, "LdOOL|p", &size, &norm, &table, &spelling, &block, &root))
         return NULL;
     if (refuse(size < 1 || size >= 1 << 24, "the number of columns"))
         return NULL;
@@ -490,6 +491,7 @@ static PyObject *lexical_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
         return NULL;
     self->lexical.size = size;
     self->lexical.norm = norm;
+    self->lexical.root = root;
     if (table != Py_None ? take_sketches(self, table) : take_spelling(&self->lexical, spelling, block))
         return (PyObject *)self;
     Py_DECREF(self);

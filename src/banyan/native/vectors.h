@@ -170,11 +170,14 @@ static inline __attribute__((always_inline)) TARGET void NAME(butterflies)(float
     }
 }
 
-/* row = sums, and the Walsh-Hadamard transform of each block of columns. The short steps of 768 columns are unrolled. */
-static TARGET void NAME(rotate)(float *row, const int32_t *sums, int64_t columns, int64_t block) {
+/* row = sums or their roots, and the Walsh-Hadamard transform of each block of columns. The short steps of 768 columns
+are unrolled. */
+static TARGET void NAME(rotate)(float *row, const int32_t *sums, int64_t columns, int64_t block, bool root) {
     int64_t size = columns / block;
     for (int64_t column = 0; column < columns; column++)
         row[column] = (float)sums[column];
+    for (int64_t column = 0; root && column < columns; column++)
+        row[column] = __builtin_copysignf(__builtin_sqrtf(__builtin_fabsf(row[column])), row[column]);
     if (size == 3 && block >= 8) {
         for (int64_t start = 0; start < columns; start += 24) {
             NAME(butterflies)(row + start, 24, 3);

@@ -228,7 +228,7 @@ bool put_lexical(const Lexical *lexical, const int32_t *tokens, int64_t n, Sums 
     else if (!add_words_of(lexical, tokens, n, sums))
         return false;
     float *part = row + beside;
-    vectors->rotate(part, sums->sums, lexical->size, lexical->table ? 1 : lexical->block);
+    vectors->rotate(part, sums->sums, lexical->size, lexical->table ? 1 : lexical->block, lexical->root);
     vectors->scale(part, lexical->size, lexical->norm);
     vectors->scale(row, beside, 1);
     return true;

@@ -53,14 +53,14 @@ class Searcher:
         k: int = 10,
         *,
         where: str | None = None,
-        by: str = "both",
+        by: str | None = None,
         exact: bool = False,
         mode: str | None = None,
     ) -> list[Hit]:
         """Return the k best rows.
 
         where: an SQL condition on source, row and the columns of tables.
-        by: rank by "vectors", "words" or "both".
+        by: rank by "vectors", "words" or "both" (default: both).
         exact: compare every vector, even in a large index.
         mode: an earlier name of by."""
         hits = self.rank(query, k, where=where, by=by, exact=exact, mode=mode)
@@ -75,13 +75,15 @@ class Searcher:
         k: int = 10,
         *,
         where: str | None = None,
-        by: str = "both",
+        by: str | None = None,
         exact: bool = False,
         mode: str | None = None,
         vector: np.ndarray | None = None,
     ) -> list[Hit]:
         """Like `search`, without highlights. vector: of the query, if it is known."""
-        mode = by if mode is None else mode
+        if by is not None and mode not in (None, by):
+            raise BanyanError(f"by={by!r} and mode={mode!r} differ: mode is an earlier name of by, so leave it out")
+        mode = mode or ("both" if by is None else by)
         if k < 1:
             raise BanyanError(f"k must be at least 1, not {k}")
         if mode not in MODES:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from banyan.config import Config, check_format
 from banyan.errors import BanyanError, first_line
@@ -35,9 +35,11 @@ class Progress:
     metrics_sha256: str = ""  # its checksum; none in checkpoints of 0.1.0
     data: str = ""  # the fingerprint of the tokenised corpus
     room: list[int] | None = None  # on a GPU, the buffer sizes, which decide the order of sums
-    best: float | None = None  # in tuning, the best figure on held-out examples so far
-    best_epoch: int = 0  # the finished epochs it had then
-    best_lexical_weight: float | None = None  # with which it was reached
+    best: float | None = None  # the best figure on held-out examples or evaluation pairs so far
+    best_epoch: int = 0  # the finished epochs of the weights that are kept
+    best_lexical_weight: float | None = None  # in tuning, of these weights
+    highest_epoch: int = 0  # in tuning, the finished epochs when the best figure was reached
+    highest_items: list[Any] | None = None  # in tuning, what that figure is computed from
 
 
 def save(

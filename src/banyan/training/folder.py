@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from banyan.classify.classifier import ABOUT, CONFUSION, HEAD
-from banyan.config import Config, check_resumable
+from banyan.config import TUNED, Config, check_resumable
 from banyan.errors import BanyanError
 from banyan.folders import CARD, LOSS, METRICS, SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, is_finished, verify
 from banyan.integrations.opening import FILES
@@ -30,7 +30,7 @@ _COPIES = "copies-"  # of what can be read only once, until the run begins: the 
 _FIXED = (
     "dim", "channels", "functions", "structure", "whole_words",
     "subword_model", "vocab_size", "vocab_factor", "lowercase", "zero_digits", "sublinear_tf", "end_marks",
-    "lexical_dim", "lexical_weight", "lexical_ngrams", "taught_dim", "taught_weight",
+    "lexical_dim", "lexical_weight", "lexical_ngrams", "lexical_root", "taught_dim", "taught_weight",
 )  # fmt: skip
 TAUGHT_DIM = 256  # dimensions that translations add to a model
 # Settings that only concern initialisation.
@@ -124,6 +124,8 @@ class RunFolder:
         verify(Path(given.init))
         found = Config.from_file(Path(given.init) / SETTINGS).to_dict()
         fixed = {name: found[name] for name in _FIXED}
+        if asked.get("preset") == TUNED:
+            del fixed["lexical_root"]  # tuning learns the weights of n-grams that go with it
         if given.parallel:
             fixed |= _with_taught_part(found, given, asked.get("taught_dim", TAUGHT_DIM))
             for name in ("lexical_weight", "taught_weight", "end_marks"):  # a third part changes the balance

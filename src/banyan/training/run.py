@@ -423,15 +423,15 @@ class Run:
         self._keep_if_best(value)
         return {standing.SPEARMAN: value, standing.KEPT: self.progress.best_epoch}
 
-    def _keep_if_best(self, value: float) -> bool:
+    def _keep_if_best(self, value: float) -> None:
         """Keep the weights if this figure of theirs is the best so far."""
-        before = self.progress.best
-        if math.isnan(value) or (before is not None and value <= before):
-            return False
-        self.progress.best, self.progress.best_epoch = value, self.progress.epoch
-        learned = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
-        self.best = {name: weight.detach().cpu().clone() for name, weight in learned.items()}
-        return True
+        if not math.isnan(value) and (self.progress.best is None or value > self.progress.best):
+            self.progress.best = value
+            self._keep()
+
+    def _keep(self) -> None:
+        self.progress.best_epoch = self.progress.epoch
+        self.best = {name: w.detach().cpu().clone() for name, w in self.model.named_parameters() if w.requires_grad}
 
     def _agree_on_best(self) -> None:
         """Let every process keep the weights that the first one found to be the best. Only the first one measures."""

@@ -1,9 +1,10 @@
-"""How well a model finds the second texts of held-out examples. This figure decides when tuning stops, and the lexical
-weight. (Learned with the rest, the lexical weight would become too small, because the learned part fits the training
-examples better than any others.)"""
+"""How well a model finds the second texts of held-out examples. This figure decides when tuning stops, which epoch is
+kept, and the lexical weight. (Learned with the rest, the lexical weight would become too small, because the learned
+part fits the training examples better than any others.)"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,9 +23,8 @@ WEIGHTS = tuple(0.3 * 1.2**i for i in range(12))  # lexical weights to choose fr
 
 
 class Found(NamedTuple):
-    name: str  # NDCG or, with scores, SPEARMAN
-    value: float  # × 100
-    lexical_weight: float  # with which the value is reached
+    outcome: Outcome  # NDCG or, with scores, SPEARMAN
+    lexical_weight: float  # with which it is reached
 
 
 def figure(model: Banyan, held_out: Batches) -> Found:
@@ -45,8 +45,14 @@ def figure(model: Banyan, held_out: Batches) -> Found:
     now, others = reached(present), {weight: reached(weight) for weight in WEIGHTS if model.config.lexical_dim}
     best = max(others, key=lambda weight: others[weight].value, default=None)
     if best is None or others[best].difference(now)[1].low <= 0:
-        return Found(now.metric, now.value, present)
-    return Found(now.metric, others[best].value, best)
+        return Found(now, present)
+    return Found(others[best], best)
+
+
+def as_good(one: Outcome, highest: np.ndarray) -> bool:
+    """Whether a figure is at most one standard error of the paired difference below the highest, with these items."""
+    value, interval = one.difference(replace(one, items=highest))
+    return value + (interval.high - interval.low) / (2 * 1.96) >= 0
 
 
 def ndcg(cosines: np.ndarray, left_out: np.ndarray) -> np.ndarray:

@@ -37,6 +37,10 @@ class Measured(NamedTuple):
     verdict: str  # a sentence: what won
     systems: dict[str, Outcomes]  # those that could be measured
 
+    def after_choosing(self) -> Measured:
+        """The same with a sentence that says that these examples chose."""
+        return self._replace(verdict=f"{self.verdict} These examples also chose the epoch and the lexical weight.")
+
     def to_text(self, width: int = 120) -> str:
         """Return a row for each system: its figures, and how far they are from the vectors before tuning."""
         header, *rows = self._cells()

@@ -32,7 +32,7 @@ def read_examples(source: Any, columns: Sequence[str] | None = None) -> Read:
     """Read pairs, scored pairs, triples with a negative, or texts with labels.
 
     source: a TSV, CSV, JSON lines or Parquet file, compressed or not; a pandas or polars data frame;
-    a datasets.Dataset; a dict of columns; or two lists of texts, with a third of scores or negatives if there is one.
+    a datasets.Dataset; a dict of columns; a list of rows [(text, other), ...]; or a tuple of columns (texts, others).
     columns: the names of two texts, and of a score or a negative if there is one; or of a text and a label. Without
     them, columns are recognised by their names (see banyan.tuning.layout) or by what they hold."""
     table = opened(source)
@@ -156,21 +156,46 @@ def opened(source: Any, what: str = "pairs of texts") -> Table:
 
 
 def _from_lists(source: Any) -> _Columns:
-    if isinstance(source, Iterator):
-        source = list(source)  # zip(*pairs)
-    if not isinstance(source, Sequence) or len(source) not in (2, 3) or any(isinstance(part, str) for part in source):
-        raise BanyanError(
-            "expected a file, a data frame, a data set, a dict of columns, or two or three lists: texts, the texts "
-            "that belong to them, and scores or negatives if there are any (for a list of pairs: zip(*pairs))"
-        )
-    columns = [list(part) for part in source]
+    columns = columns_of(source, (2, 3))
     some = [value for value in columns[-1] if value is not None]
     last = next((value for value in some if not is_missing(value)), some[0] if some else "")
     if isinstance(last, str):
         names = ["first", "second", "negative"][: len(columns)]
     else:
         names = ["text", "label"] if len(columns) == 2 else ["first", "second", "score"]
-    return _Columns("the lists", dict(zip(names, columns, strict=True)))
+    return _Columns("the columns" if isinstance(source, tuple) else "the rows", dict(zip(names, columns, strict=True)))
+
+
+def columns_of(source: Any, widths: Sequence[int]) -> list[list[Any]]:
+    """The columns of a list of rows, or of a tuple of columns. widths: how many columns there may be."""
+    parts = source if isinstance(source, list | tuple) else ()
+    plain = all(hasattr(part, "__len__") and not isinstance(part, str | bytes | Mapping) for part in parts)
+    if not parts or not plain:
+        raise BanyanError(
+            "expected a file, a data frame, a data set, a dict of columns, a list of rows like [(text, other), ...], "
+            "or a tuple of columns like (texts, others)"
+        )
+    sizes = [len(part) for part in parts]
+    both = len(parts) in widths and sizes[0] in widths and len(set(sizes)) == 1
+    if both and all(type(part) is type(source) for part in parts):
+        raise BanyanError(
+            f"{len(parts)} {type(source).__name__}s of {sizes[0]} may be rows or columns: write rows as a list of "
+            "tuples, and columns as a tuple of lists"
+        )
+    if isinstance(source, tuple):
+        if len(parts) not in widths:
+            raise BanyanError(f"a tuple holds columns, {_or(widths)} here, not {len(parts):,}: put rows into a list")
+        return [list(part) for part in parts]
+    for row, size in enumerate(sizes, 1):
+        if size not in widths or size != sizes[0]:
+            expected = _or(widths) if size not in widths else f"{sizes[0]}, as in row 1"
+            told = f"row {row} of the list has {size:,} values, and expected are {expected}"
+            raise BanyanError(f"{told}: put columns into a tuple, such as (texts, others)")
+    return [list(column) for column in zip(*parts, strict=True)]
+
+
+def _or(widths: Sequence[int]) -> str:
+    return " or ".join(map(str, widths))
 
 
 class _Columns:

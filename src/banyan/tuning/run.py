@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,7 @@ from banyan.training.folder import RunFolder
 from banyan.training.row_adam import RowAdam
 from banyan.training.run import Run
 from banyan.tuning.batches import Batches
-from banyan.tuning.finding import Found, figure
+from banyan.tuning.finding import Found, as_good, figure
 from banyan.tuning.mining import hard_negatives
 from banyan.tuning.split import FEWEST
 
@@ -35,7 +36,8 @@ PATIENCE = 2  # epochs without improvement on the held-out examples
 
 
 class TuningRun(Run):
-    """One run of tuning. It keeps the weights of the epoch that was best on the held-out examples."""
+    """One run of tuning. It keeps the weights of the latest epoch that was not clearly worse on the held-out examples
+    than the best: the learning rate falls, so later epochs are better if nothing says otherwise."""
 
     def __init__(
         self,
@@ -76,10 +78,15 @@ class TuningRun(Run):
             self.optimiser.stay_near(self.model.embedding, embedding, self.config.stay_weight / len(embedding))
 
     def _measure(self, held_out: Batches) -> Found:
-        """Measure the model on the held-out examples, and keep its weights if they are the best so far."""
-        found = figure(self.banyan(), held_out)
-        if self._keep_if_best(found.value):
-            self.progress.best_lexical_weight = found.lexical_weight
+        """Measure the model on the held-out examples, and keep its weights if no epoch before was clearly better."""
+        found, done = figure(self.banyan(), held_out), self.progress
+        value, items = found.outcome.value, found.outcome.items
+        highest = not math.isnan(value) and (done.best is None or value > done.best)
+        if highest:
+            done.best, done.highest_epoch, done.highest_items = value, done.epoch, items.tolist()
+        if highest or (done.highest_items is not None and as_good(found.outcome, np.array(done.highest_items))):
+            self._keep()
+            done.best_lexical_weight = found.lexical_weight
         return found
 
     def _begin_epoch(self) -> None:
@@ -102,14 +109,14 @@ class TuningRun(Run):
                 path.unlink()
 
     def _is_done(self) -> bool:
-        since = self.progress.epoch - self.progress.best_epoch
+        since = self.progress.epoch - self.progress.highest_epoch
         return super()._is_done() or (self.dev_part is not None and since >= PATIENCE)
 
     def _figures(self) -> dict[str, float]:
         if not self.dev_part:
             return {}
         found = self._measure(self.dev_part)
-        return {found.name: found.value, "lexical_weight": found.lexical_weight}
+        return {found.outcome.metric: found.outcome.value, "lexical_weight": found.lexical_weight}
 
     def _steps_over_sentences(self) -> int:
         return self.epoch_steps

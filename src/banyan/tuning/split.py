@@ -10,10 +10,11 @@ import numpy as np
 from banyan.tuning.examples import Examples, linked, numbered, paired_by_label
 
 FEWEST = 30  # with fewer examples, all are needed to train on
+ENOUGH = 400  # held-out examples to choose the epoch on one half and measure on the other
 HELD_OUT = 10  # examples to hold out, at least; with fewer than half of that, figures would say nothing
 
 
-def split(examples: Examples, seed: int, share: float = 0.1, most: int = 1000) -> tuple[Examples, Examples]:
+def split(examples: Examples, seed: int, share: float = 0.1, most: int = 2000) -> tuple[Examples, Examples]:
     """Return the examples to train on and the examples held out. No text is first or second text on both sides.
 
     Nothing is held out of fewer than FEWEST examples.
@@ -38,6 +39,16 @@ def split(examples: Examples, seed: int, share: float = 0.1, most: int = 1000) -
     texts = np.unique([first[held], second[held]])
     apart = ~(np.isin(first, texts) | np.isin(second, texts))
     return _negatives_apart(examples[apart], examples[held])
+
+
+def halved(held_out: Examples, seed: int) -> tuple[Examples, Examples]:
+    """Return the held-out examples that choose the epoch and the lexical weight, and those that only measure; no text
+    is on both sides. With fewer than ENOUGH, all do both."""
+    if len(held_out) >= ENOUGH:
+        choosing, measuring = split(held_out, seed, share=0.5)
+        if len(measuring) >= ENOUGH / 4:
+            return choosing, measuring
+    return held_out, held_out
 
 
 def _by_group(first: np.ndarray, second: np.ndarray, target: int, rng: np.random.Generator) -> np.ndarray:

@@ -11,8 +11,10 @@ training. What differs:
   weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too.
             Token vectors start with a norm, and n-grams with a weight, by how rare they are in the examples. The
             weight of the lexical part is chosen on the held-out examples after each epoch
-  stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding). The
-            run stops when that no longer improves, and writes the best epoch, which its checkpoints keep
+  stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding); with
+            many held-out examples, half of them wait for the table before / after and choose nothing (split). The
+            run stops when that no longer improves, and writes the latest epoch that is within one standard error of
+            the best, which its checkpoints keep
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples
 from banyan.tuning.measuring import Measured, measure
 from banyan.tuning.run import TuningRun
-from banyan.tuning.split import split
+from banyan.tuning.split import halved, split
 
 
 def tune(
@@ -61,7 +63,7 @@ def tune(
 
     model: a model folder, a name on the Hugging Face Hub, or a model loaded from one of them.
     examples, columns: what banyan.tuning.reading.read_examples reads: a file (TSV, CSV, JSON lines, Parquet), a data
-        frame, a datasets.Dataset, a dict of columns, or two lists of texts.
+        frame, a datasets.Dataset, a dict of columns, a list of rows [(text, other), ...], or a tuple of columns.
     resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
     overwrite: replace the model or the run in `out`.
     checkpoint_seconds, device, deterministic: as in train().
@@ -84,7 +86,8 @@ def tune(
         raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
     read, told = _read(examples, columns, display)
     train, held_out = split(read, config.seed)
-    batches = prepared(train, held_out, before.tokenizer, config.max_pieces)
+    choosing, measuring = halved(held_out, config.seed)
+    batches = prepared(train, choosing, before.tokenizer, config.max_pieces)
     with devices.using(place, deterministic), ExitStack() as stack:
         stack.enter_context(folder.held())
         folder.begin(config, given, resume, overwrite)
@@ -97,8 +100,9 @@ def tune(
         run.start_from(recounted(before, batches[0].store))
         run.go(checkpoint_seconds, tensorboard)
         tuned = run.finish()
-        if len(held_out) > 1:
-            _tell(measure(before, tuned, held_out), folder.out / CARD, display)
+        if len(measuring) > 1:
+            found = measure(before, tuned, measuring)
+            _tell(found.after_choosing() if measuring is choosing else found, folder.out / CARD, display)
         return tuned
 
 

@@ -207,7 +207,9 @@ def _add_sentence(
 
 
 @kernel
-def _add(tokens, offsets, flags, start, characters, values, factors, weights, dim, block, kept, norm, first, end, out):
+def _add(
+    tokens, offsets, flags, start, characters, values, factors, weights, dim, block, root, kept, norm, first, end, out
+):
     """Write the sketches of sentences first..end to the last columns of their rows, and scale both parts."""
     beside = U(out.shape[1] - dim)
     sums, row = np.zeros(dim, np.int32), np.zeros(dim, np.float32)
@@ -219,7 +221,8 @@ def _add(tokens, offsets, flags, start, characters, values, factors, weights, di
             tokens, offsets, sentence, flags, start, characters, values, factors, weights, kept, seen, where, sums
         )
         for column in range(U(dim)):
-            row[column] = sums[column]
+            x = np.float32(sums[column])
+            row[column] = np.copysign(np.sqrt(abs(x)), x) if root else x
         _rotate(row, block)
         scale(row, norm)
         for column in range(U(dim)):
@@ -281,7 +284,8 @@ class WordSums:
 
     def __init__(self, ngrams: WordNgrams, norm: float) -> None:
         kept = KEPT if ngrams.sublinear_tf else KEPT[:0]
-        self.fixed = *_of_pieces(ngrams.spelling), ngrams.weights, ngrams.dim, block_of(ngrams.dim), kept, norm
+        rows = ngrams.dim, block_of(ngrams.dim), ngrams.root
+        self.fixed = *_of_pieces(ngrams.spelling), ngrams.weights, *rows, kept, norm
 
     def put(self, tokens: np.ndarray, offsets: np.ndarray, out: np.ndarray, n_threads: int | None = None) -> None:
         runs = runs_of_sentences(offsets, 8192)
