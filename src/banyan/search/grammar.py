@@ -15,7 +15,7 @@ import numpy as np
 FREQUENT, AT_LEAST = 0.002, 8  # share and number of the texts that have a word; nothing is said of rarer ones
 ENOUGH = 100  # words, at least, to compare with
 DRAWS = 16  # neighbours of a word among which the different ones are counted
-PLACES = 300  # frequent words; a word stands in the same places as another if the same ones are next to both
+PLACES = 200  # frequent words; a word stands in the same places as another if the same ones are next to both
 ALIKE, DIMENSIONS = 10, 50  # so many words that stand in the same places are asked, in a space of so many dimensions
 # A logistic regression on words of five languages, marked by hand (docs/experiments.md, "Search and maps"):
 FREQUENCY, LENGTH, VARIETY, CONSTANT = 0.95, -0.68, 0.85, -3.1
@@ -72,8 +72,7 @@ def _alike(
     expected = np.maximum(flat.sum(0) / max(flat.sum(), 1), 1e-9)
     total = flat.sum(1, keepdims=True) + 1
     surprise = np.log(np.maximum(flat / (total + 5) / expected, 1))  # positive PMI; that of rare words counts less
-    left, sizes, _ = np.linalg.svd(surprise, full_matrices=False)
-    points = left[:, :DIMENSIONS] * sizes[:DIMENSIONS]
+    points = surprise @ np.linalg.eigh(surprise.T @ surprise)[1][:, -DIMENSIONS:]
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
     cosines = points @ points.T
     np.fill_diagonal(cosines, -2)
