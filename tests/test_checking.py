@@ -152,8 +152,9 @@ def test_a_static_export_is_found_as_written_and_its_damage_is_named(written, tm
     export.static(Banyan.from_pretrained(written / "model"), tmp_path / "static")
     code, out, _ = banyan("check", tmp_path / "static")
     assert (code, out) == (0, f"{tmp_path / 'static'}: a static export, as written\n")
-    _flip(tmp_path / "static" / "model.safetensors")
-    assert check(tmp_path / "static").problems == [f"{tmp_path / 'static' / 'model.safetensors'} is not as it was written"]
+    path = tmp_path / "static" / "model.safetensors"
+    _flip(path)
+    assert check(tmp_path / "static").problems == [f"{path} is not as it was written"]
 
 
 def test_a_static_export_without_checksums_is_read(written, tmp_path):

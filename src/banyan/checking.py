@@ -45,7 +45,8 @@ class Findings:
 def check(path: str | Path, repair: bool = False) -> Findings:
     """Verify the checksums of everything in a folder (or of a file that `banyan encode` wrote) and read all of it.
 
-    repair: restore a lost or damaged index.json of an index from its rows, and remove damaged copies of them, which search makes."""
+    repair: restore a lost or damaged index.json of an index from its rows, and remove damaged copies of the rows, which
+    search makes."""
     path = Path(path)
     found = Findings(path)
     model, static = (path / WEIGHTS).exists() or (path / SETTINGS).exists(), export.is_static(path)

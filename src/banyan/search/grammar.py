@@ -1,14 +1,15 @@
 """How little a word says about a subject, in any language, from the texts alone.
 
-Words of grammar (articles, pronouns, conjunctions, particles) are frequent and short, and many different words stand next
-to them. Each of these signs alone has exceptions. So the words that stand in the same places are asked, too: a rare
-pronoun is used as the frequent ones are.
+Words of grammar (articles, pronouns, conjunctions, particles) are frequent and short, and many different words stand
+next to them. Each of these signs has exceptions. So the words that stand in the same places count, too: a rare pronoun
+stands where the frequent ones do.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def _neighbours(texts: Sequence[Sequence[str]], words: set[str]) -> tuple[dict[s
     before: dict[str, Counter] = defaultdict(Counter)
     after: dict[str, Counter] = defaultdict(Counter)
     for text in texts:
-        for first, second in zip(text, text[1:], strict=False):
+        for first, second in pairwise(text):
             if first in words:
                 after[first][second] += 1
             if second in words:
@@ -61,7 +62,8 @@ def _alike(
     words: list[str], before: dict[str, Counter], after: dict[str, Counter], texts: Sequence[Sequence[str]]
 ) -> np.ndarray:
     """The numbers of the words that stand in the most similar places [n, ALIKE]."""
-    places = {word: i for i, (word, _) in enumerate(Counter(word for text in texts for word in text).most_common(PLACES))}
+    frequent = Counter(word for text in texts for word in text).most_common(PLACES)
+    places = {word: i for i, (word, _) in enumerate(frequent)}
     counts = np.zeros((len(words), 2, len(places)))
     for row, word in zip(counts, words, strict=True):
         for side, found in zip(row, (before[word], after[word]), strict=True):

@@ -39,18 +39,17 @@ _EXAMPLE = {"inputs": "The cat sat on the mat."}
 
 
 def default(service: Service, body: Any) -> Answer | Job:
-    """POST / and /invocations: embeddings, or, of an object, similarities: InferenceClient posts both to the same URL."""
+    """POST / and /invocations: embeddings, or similarities if inputs is an object. InferenceClient posts both here."""
     compared = isinstance(body, dict) and isinstance(body.get("inputs"), dict)
     return similarity(service, body) if compared else embed(service, body)
 
 
 def describe_default(schemas: Schemas) -> Operation:
-    vectors, cosines = describe_embed(schemas), describe_similarity(schemas)
-    assert vectors.answer and vectors.request and cosines.answer and cosines.request
-    body = cosines.request.fields | vectors.request.fields
-    body["inputs"] = {"anyOf": [each.request.fields["inputs"] for each in (vectors, cosines) if each.request]}
-    answer = {"anyOf": [vectors.answer, cosines.answer]}
-    return Operation(answer, Request(body, ["inputs"], vectors.request.example))
+    both = describe_embed(schemas), describe_similarity(schemas)
+    vectors, cosines = (described.request.fields for described in both if described.request)
+    body = cosines | vectors | {"inputs": {"anyOf": [vectors["inputs"], cosines["inputs"]]}}
+    answer: Schema = {"anyOf": [described.answer for described in both]}
+    return Operation(answer, Request(body, ["inputs"], _EXAMPLE))
 
 
 def embed(service: Service, body: Any) -> Job:
