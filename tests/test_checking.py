@@ -12,6 +12,7 @@ from banyan import Banyan, block_sums, train
 from banyan.checking import check
 from banyan.encoding import encode_file
 from banyan.errors import BanyanError
+from banyan.integrations import export
 from banyan.search.index import Index, Maker
 from banyan.support import checksums
 from tests.helpers.corpora import write_lines
@@ -131,10 +132,42 @@ def test_an_index_whose_record_changed_is_refused_and_can_be_restored(written, t
     path.write_text(path.read_text().replace('"rows": 2', '"rows": 3', 1))
     code, _, told = banyan("search", tmp_path / "index", "the cat")
     assert (code, told.count("\n")) == (1, 1)
-    assert "index.json is not as it was written; index again, or delete it" in told
-    path.unlink()
+    assert "index.json is not as it was written; index again, or let `banyan check --repair` restore it" in told
+    assert banyan("check", tmp_path / "index")[0] == 1
     assert banyan("check", tmp_path / "index", "--repair")[0] == 0
+    assert json.loads(path.read_text())["sources"].popitem()[1]["rows"] == 200
     assert banyan("search", tmp_path / "index", "the cat")[0] == 0
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', "\0" * 50])
+def test_an_index_json_that_is_no_record_is_replaced(written, tmp_path, banyan, content):
+    shutil.copytree(written / "index", tmp_path / "index")
+    (tmp_path / "index" / "index.json").write_text(content)
+    assert banyan("check", tmp_path / "index", "--repair")[0] == 0
+    assert (tmp_path / "index" / "index.json").read_bytes() != content.encode()
+    assert banyan("search", tmp_path / "index", "the cat")[0] == 0
+
+
+def test_a_static_export_is_found_as_written_and_its_damage_is_named(written, tmp_path, banyan):
+    export.static(Banyan.from_pretrained(written / "model"), tmp_path / "static")
+    code, out, _ = banyan("check", tmp_path / "static")
+    assert (code, out) == (0, f"{tmp_path / 'static'}: a static export, as written\n")
+    path = tmp_path / "static" / "model.safetensors"
+    _flip(path)
+    assert check(tmp_path / "static").problems == [f"{path} is not as it was written"]
+
+
+def test_a_static_export_without_checksums_is_read(written, tmp_path):
+    """Model2Vec writes none, and neither did we before."""
+    export.static(Banyan.from_pretrained(written / "model"), tmp_path)
+    (tmp_path / checksums.SUMS).unlink()
+    found = check(tmp_path)
+    assert (found.problems, found.without) == ([], ["a static export"])
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] = dict(list(tokenizer["model"]["vocab"].items())[:300])
+    tokenizer["model"]["merges"] = []
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert "300 tokens" in check(tmp_path).problems[0]
 
 
 def test_every_checksum_of_a_run_is_verified(written, tmp_path):

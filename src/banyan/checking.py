@@ -14,6 +14,7 @@ from banyan.classify.classifier import ABOUT, HEAD, Classifier, has_classifier
 from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, Banyan
 from banyan.errors import BanyanError
 from banyan.folders import unfinished_of
+from banyan.integrations import export
 from banyan.support import checksums, files
 
 if TYPE_CHECKING:
@@ -44,11 +45,14 @@ class Findings:
 def check(path: str | Path, repair: bool = False) -> Findings:
     """Verify the checksums of everything in a folder (or of a file that `banyan encode` wrote) and read all of it.
 
-    repair: restore the index.json of an index from its rows, and remove damaged copies of them, which search makes."""
+    repair: restore a lost or damaged index.json of an index from its rows, and remove damaged copies of the rows, which
+    search makes."""
     path = Path(path)
     found = Findings(path)
+    model, static = (path / WEIGHTS).exists() or (path / SETTINGS).exists(), export.is_static(path)
     parts = {
-        "a model": ((path / WEIGHTS).exists() or (path / SETTINGS).exists(), _model),
+        "a model": (model and not static, _model),
+        "a static export": (static, _static),
         "a training run": ((path / "training").is_dir(), _run),
         "an index": ((path / INDEX).exists() or (path / ROWS).exists(), lambda path: _index(path, repair)),
         "encoded output": (path.is_file(), _encoded),
@@ -85,6 +89,13 @@ def _model(folder: Path) -> Iterator[str | None]:
     yield from problems
     if not problems:
         yield from _raised(lambda: _used(folder))
+
+
+def _static(folder: Path) -> Iterator[str | None]:
+    if not (folder / checksums.SUMS).exists():
+        yield None
+    problems = list(checksums.damaged(folder / checksums.SUMS))
+    yield from problems or _raised(lambda: export.check_static(folder))
 
 
 def _used(folder: Path) -> None:
@@ -141,8 +152,8 @@ def _index(folder: Path, repair: bool) -> Iterator[str | None]:
     from banyan.search import memory
     from banyan.search.index import Index
 
-    if repair and not (folder / INDEX).exists():
-        Index.restore(folder)
+    if repair and Index.is_lost(folder):
+        yield from _raised(lambda: Index.restore(folder))
     if not (folder / checksums.SUMS).exists():
         yield None
     yield from checksums.damaged(folder / checksums.SUMS)

@@ -294,3 +294,21 @@ def test_maps_of_odd_vectors_are_finite(vectors):
 
     places = laid_out(vectors.astype(np.float32), "umap")
     assert 0 <= places.min() <= places.max() <= 65_535
+
+
+def test_pronouns_name_no_cluster_even_if_they_are_its_most_frequent_words():
+    """As in a cluster of letters: "mi", "ti" and "si" are in most of its texts and in few others."""
+    rng = np.random.default_rng(0)
+    grammar, pronouns = [f"{a}{b}" for a in "klmnp" for b in "aeiou" if a + b != "mi"], ["mi", "ti", "si"]
+    texts: dict[int, list[str]] = {}
+    for number in range(1, 21):
+        subjects = [f"subject{number}{letter}" for letter in "abcdef"]
+        texts[number] = []
+        for _ in range(100):
+            words = [word for _ in range(4) for word in (rng.choice(subjects), *rng.choice(grammar, 2))]
+            for pronoun in pronouns:
+                if rng.random() < (0.95 if number == 1 else 0.02):
+                    words.insert(rng.integers(len(words)), pronoun)
+            texts[number].append(" ".join(words))
+    said = typical_phrases(texts, 3)
+    assert all(word.startswith("subject1") for phrase in said[1] for word in phrase.split()), said[1]

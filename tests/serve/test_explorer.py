@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("lancedb")
@@ -300,6 +301,15 @@ def explored(*arguments: object) -> Iterator[str]:
             process.send_signal(signal.SIGINT)
         process.stderr.read()
     assert process.returncode == 0
+
+
+def test_explore_answers_only_to_names_of_this_machine(model_folder):
+    with explored(model_folder) as address:
+        port = address.rpartition(":")[2]
+        for host, status in ((f"localhost:{port}", 200), (f"127.0.0.1:{port}", 200), (f"evil.example:{port}", 403)):
+            assert httpx.get(address, headers={"host": host}).status_code == status
+        told = httpx.post(f"{address}/explore/about", json={}, headers={"host": "evil.example"}).json()["error"]
+        assert told == "this page is for this machine only, and the request has the Host 'evil.example': use localhost"
 
 
 # --- The page --------------------------------------------------------------------------------------------------------

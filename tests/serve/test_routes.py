@@ -10,6 +10,7 @@ import pytest
 from banyan.errors import BanyanError
 from banyan.serve.app import App
 from banyan.serve.cors import check_origins
+from banyan.serve.hosts import LOCAL
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS, ROUTES
@@ -94,6 +95,26 @@ def test_every_origin_may_ask_if_the_server_says_so():
         assert (status, body, headers["access-control-allow-origin"]) == (200, b"", "*")
         assert route.method in headers["access-control-allow-methods"].split(", ")
     assert ask(app, "OPTIONS", "/nothing")[0] == 404
+
+
+GOOD_HOSTS = ["localhost", "localhost:8090", "LOCALHOST:8090", "127.0.0.1:8090", "[::1]:8090", "[::1]"]
+WRONG_HOSTS = ["evil.example", "evil.example:8090", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::2]:80"]
+
+
+@pytest.mark.parametrize("host", [*GOOD_HOSTS, *WRONG_HOSTS])
+def test_a_page_for_this_machine_answers_no_other_name(app, host):
+    assert ask(app, "GET", "/health", host=host)[0] == 200  # `banyan serve` may stand behind a proxy
+    app.service.hosts = frozenset(LOCAL)
+    status, _, body = ask(app, "POST", "/embed", {"inputs": "a cat"}, host=host)
+    assert status == (200 if host in GOOD_HOSTS else 403)
+    if status == 403:
+        told = f"this page is for this machine only, and the request has the Host {host!r}: use localhost"
+        assert json.loads(body)["error"] == told
+
+
+def test_a_page_for_this_machine_answers_no_request_without_a_name(app):
+    app.service.hosts = frozenset(LOCAL)
+    assert ask(app, "GET", "/")[0] == 403
 
 
 def test_what_is_no_origin_is_refused():

@@ -281,6 +281,13 @@ def test_the_page_is_told_what_there_is(app, model):
     assert posted(application(model, None), "/explore/about")[1]["index"] is None
 
 
+def test_texts_to_begin_with_are_looked_for_once(app, monkeypatch):
+    _, first = posted(app, "/explore/about")
+    monkeypatch.setattr(app.service.searcher, "rank", None)
+    monkeypatch.setattr(app.service.searcher.index.rows, "scan", None)
+    assert posted(app, "/explore/about")[1] == first
+
+
 def test_the_policy_of_the_page_allows_only_its_own_script(app):
     _, headers, body = ask(app, "GET", "/", key=None)
     assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'sha256-")

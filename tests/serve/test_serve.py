@@ -195,8 +195,9 @@ def test_the_inference_client_of_the_hub_gets_vectors(server, model, path):
         np.testing.assert_allclose(cut, expected / np.linalg.norm(expected), rtol=1e-5)
 
 
-def test_the_inference_client_compares_sentences(server, model):
-    with huggingface_hub.InferenceClient(f"{server.address}/similarity", token="none") as client:
+@pytest.mark.parametrize("path", ["", "/", "/invocations", "/similarity"])
+def test_the_inference_client_compares_sentences(server, model, path):
+    with huggingface_hub.InferenceClient(server.address + path, token="none") as client:
         found = client.sentence_similarity(TEXTS[0], other_sentences=TEXTS)
     np.testing.assert_allclose(found, model.similarity(TEXTS[:1], TEXTS)[0], atol=1e-6)
 

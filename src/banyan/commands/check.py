@@ -14,7 +14,7 @@ EXAMPLES = ("banyan check model/", "banyan check index/ --repair", "banyan check
 
 def arguments(parser: Parser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="+", help="folder or file written by banyan")
-    repair = "restore the lost index.json or damaged arrays (memory/) of an index from its rows"
+    repair = "restore a lost or damaged index.json or damaged arrays (memory/) of an index from its rows"
     parser.add_argument("--repair", action="store_true", help=repair)
 
 

@@ -46,6 +46,11 @@ def run(options: argparse.Namespace) -> None:
             webbrowser.open(f"{address}/")
 
     settings = server.Settings(
-        options.model, port=options.port, index=options.index, beside=options.beside, log_requests=False
+        options.model,
+        port=options.port,
+        index=options.index,
+        beside=options.beside,
+        only_local=True,
+        log_requests=False,
     )
     server.serve(settings, ready)

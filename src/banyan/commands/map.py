@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     rows = Index.open(options.index).rows
     title = options.title or Path(options.index).resolve().name
     display = Display()
-    with display.patience("still busy: placing the texts; tens of thousands take half a minute or more"):
+    with display.patience("still busy: placing the texts; 20,000 take up to a minute"):
         page = map_of(rows, title, options.clusters, options.where, options.method, options.most)
     write_text(out, page)
     display.note(f"wrote {out}: open it in a browser")

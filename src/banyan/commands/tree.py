@@ -20,7 +20,7 @@ DESCRIPTION = "Each merge shows the cosine of its two children."
 EXAMPLES = (
     'banyan tree model/ "the cat sat on the mat"',
     'banyan tree model/ "the cat sat on the mat" -o tree.svg',
-    'banyan tree model/ "the cat sat on the mat" --whole-words',
+    'banyan tree model/ "the cat sat on the mat" --no-whole-words',
     'banyan tree model/ --brackets "(S (NP the cat) (VP sat))"',
     "banyan tree model/ - --format json < sentences.txt > trees.jsonl",
 )

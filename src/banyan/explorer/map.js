@@ -6,7 +6,8 @@ views.map = { title: "Map", needs: "index", show: async (place, state) => {
     let found = await ask("explore/map", {});
     while (!found.ready) {
       if (!wait.isConnected) return;
-      wait.textContent = `The texts are being placed, once: ${Math.round(found.seconds)} s. Tens of thousands take half a minute or more.`;
+      const rows = about.index.rows, time = rows > 30000 ? "a few minutes" : rows > 5000 ? "up to a minute" : "some seconds";
+      wait.textContent = `The texts are being placed, once: ${Math.round(found.seconds)} s. For ${rows.toLocaleString("en")} rows it takes ${time}.`;
       await new Promise(resolve => setTimeout(resolve, 700));
       found = await ask("explore/map", {});
     }

@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from banyan._version import __version__
-from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, write_teacher
+from banyan.encoder import SETTINGS, TAUGHT_BY, TOKENIZER, WEIGHTS, write_teacher
 from banyan.errors import BanyanError
 from banyan.model.functions import per_channel, sigmoid
 from banyan.model.graph import KEPT
-from banyan.support import files
+from banyan.support import checksums, files
 from banyan.support.needs import needs
+from banyan.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
     from banyan.model.leaves import LeafChoice
 
 GRAPH = "model.onnx"
+_MODEL2VEC = "model2vec"
 _STATIC = "sentence_transformers.sentence_transformer.modules.StaticEmbedding"
 
 
@@ -65,7 +67,7 @@ def static(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     from safetensors.numpy import save_file
 
     folder = _new(folder)
-    settings = {"model_type": "model2vec", "normalize": False, "max_length": None, "banyan_version": __version__}
+    settings = {"model_type": _MODEL2VEC, "normalize": False, "max_length": None, "banyan_version": __version__}
     modules = [{"idx": 0, "name": "0", "path": ".", "type": _STATIC}]
     with files.reported(folder / WEIGHTS), files.atomic(folder / WEIGHTS) as temporary:
         width = model.dim if lexical else model.config.dim
@@ -74,6 +76,30 @@ def static(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     write_teacher(folder, model.taught_by)
     files.write_text(folder / "modules.json", json.dumps(modules, indent=2) + "\n")
     files.write_text(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
+    checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, "modules.json", SETTINGS))
+
+
+def is_static(folder: Path) -> bool:
+    """Whether a folder holds what `static` writes, or model2vec itself."""
+    try:
+        settings = files.read_json(folder / SETTINGS)
+    except (BanyanError, OSError):
+        return False
+    return isinstance(settings, dict) and settings.get("model_type") == _MODEL2VEC
+
+
+def check_static(folder: Path) -> None:
+    """Raise an error unless there is a vector for every token."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        shape = load_file(folder / WEIGHTS)["embeddings"].shape
+    except (OSError, SafetensorError, KeyError) as error:
+        raise BanyanError(f"cannot read {folder / WEIGHTS}: {error}") from None
+    tokens = len(Tokenizer.from_file(folder / TOKENIZER).pieces)
+    if len(shape) != 2 or shape[0] != tokens:
+        raise BanyanError(f"{folder / WEIGHTS} has vectors of shape {shape}, and {TOKENIZER} has {tokens:,} tokens")
 
 
 # --- The trees themselves --------------------------------------------------------------------------------------------

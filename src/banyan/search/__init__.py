@@ -14,6 +14,7 @@ highlight   the words that made a row match
 phrases     phrases of two texts that mean nearly the same
 word_spans  find the words of a text
 clusters    clusters with typical phrases, and near-duplicates
+grammar     how little a word says about a subject
 listing     clusters as text, JSON and CSV
 maps        lay out a collection in the plane
 layout      UMAP, in NumPy

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from banyan.errors import BanyanError
+from banyan.search import grammar
 from banyan.search.rows import Rows
 from banyan.search.word_spans import word_spans
 from banyan.support.needs import needs
@@ -26,6 +27,7 @@ from banyan.support.rows import slices
 FITTED_ON = 100_000  # rows, at most, to fit the centroids on
 TEXTS_PER_CLUSTER = 1000  # sampled to count phrases
 LONGEST_PHRASE = 3  # words
+WORDS_PER_TEXT = 500  # at most, that are read
 # A phrase does not begin or end with a common word:
 RARE = 0.008  # one that is in more of the texts than this,
 PEAK, PEAK_OF_FEW = 8.5, 0.75  # and in no cluster this many times as often as on average (of few: times their number);
@@ -140,15 +142,18 @@ def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, lis
     """Return phrases of one to three words that are more frequent in a cluster than elsewhere.
 
     With p the share of the cluster's texts that contain a phrase and q the share of all texts, the score is
-    p log(p / q) times the square root of its length in words. Words common to all clusters score low."""
-    within = {number: _counts(some) for number, some in texts.items()}
+    p log(p / q) times the square root of its length in words. Words common to all clusters score low, and so do phrases
+    that begin or end with a word that looks like one of grammar."""
+    said = {number: [_words(text) for text in some] for number, some in texts.items()}
+    within = {number: _counts(some) for number, some in said.items()}
+    weights = grammar.weights([text for some in said.values() for text in some])
     overall: Counter[tuple[str, ...]] = Counter()
     for counts in within.values():
         overall.update(counts)
     total = sum(map(len, texts.values()))
     common = _common(within, texts)
     return {
-        number: _distinct(_scored(counts, len(texts[number]), overall, total, common), most)
+        number: _distinct(_scored(counts, len(texts[number]), overall, total, common, weights), most)
         for number, counts in within.items()
     }
 
@@ -184,24 +189,34 @@ def _script(word: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0] if letter else ""
 
 
-def _counts(texts: list[str]) -> Counter[tuple[str, ...]]:
-    """Count the texts that contain each phrase. Vowels of Arabic and Hebrew, which few texts write, are dropped."""
+def _words(text: str) -> list[str]:
+    """The first words of a text. Vowels of Arabic and Hebrew, which few texts write, are dropped."""
+    return [_VOWELS.sub("", text[start:end].lower()) for start, end in word_spans(text)][:WORDS_PER_TEXT]
+
+
+def _counts(texts: list[list[str]]) -> Counter[tuple[str, ...]]:
+    """Count the texts that contain each phrase."""
     counts: Counter[tuple[str, ...]] = Counter()
-    for text in texts:
-        said = [_VOWELS.sub("", text[start:end].lower()) for start, end in word_spans(text)][:500]
+    for said in texts:
         lengths = range(1, LONGEST_PHRASE + 1)
         counts.update({tuple(said[i : i + length]) for length in lengths for i in range(len(said) - length + 1)})
     return Counter({phrase: count for phrase, count in counts.items() if count > 1 or len(texts) < 10})
 
 
 def _scored(
-    counts: Counter[tuple[str, ...]], n: int, overall: Counter[tuple[str, ...]], total: int, common: set[str]
+    counts: Counter[tuple[str, ...]],
+    n: int,
+    overall: Counter[tuple[str, ...]],
+    total: int,
+    common: set[str],
+    weights: dict[str, float],
 ) -> list[tuple[float, tuple[str, ...]]]:
     scored = []
     for phrase, count in counts.items():
         p, q = count / n, overall[phrase] / total
         if p > q and phrase[0] not in common and phrase[-1] not in common:
-            scored.append((p * float(np.log(p / q)) * len(phrase) ** 0.5, phrase))
+            weight = (weights.get(phrase[0], 1) * weights.get(phrase[-1], 1)) ** 0.5
+            scored.append((weight * p * float(np.log(p / q)) * len(phrase) ** 0.5, phrase))
     return sorted(scored, key=lambda pair: (-pair[0], pair[1]))
 
 

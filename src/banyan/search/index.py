@@ -35,10 +35,15 @@ if TYPE_CHECKING:
     from banyan.encoder import Banyan
     from banyan.support.display import Display
 
+
+class LaterFormat(BanyanError):
+    """The index was written by a later version."""
+
+
 Encode = Callable[[list[str]], np.ndarray]
 FORMAT = 2  # 1 is read, too: its full-text index has no parts of compound names
 RECORD, SPOOL = "index.json", "spool"
-_REMEDY = "index again, or delete it and let `banyan check --repair` restore it from the rows"
+_REMEDY = "index again, or let `banyan check --repair` restore it from the rows"
 BATCH_ROWS = 1 << 16  # rows written at a time,
 BATCH_CHARACTERS = 1 << 25  # or fewer if they are long,
 BATCH_SECONDS = 5.0  # or slow to encode
@@ -162,8 +167,17 @@ class Index:
         return index
 
     @classmethod
+    def is_lost(cls, folder: Path) -> bool:
+        """Whether index.json is missing or damaged. (That of a later version is neither.)"""
+        try:
+            _read(folder)
+        except BanyanError as error:
+            return not isinstance(error, LaterFormat)
+        return False
+
+    @classmethod
     def restore(cls, folder: Path) -> None:
-        """Write a lost index.json again, from what the table says about itself and its rows."""
+        """Write a lost or damaged index.json again, from what the table says about itself and its rows."""
         with files.locked(folder / "lock", f"another process is writing to {folder}: wait until it has ended"):
             rows = Rows.open(folder)
             if rows.about is None:
@@ -363,7 +377,7 @@ def _read(folder: Path) -> Record:
     try:
         values = checksums.read_sealed(path, _REMEDY)
         if values["format"] not in (1, FORMAT):
-            raise BanyanError(f"{path} has format {values['format']}, this version reads up to {FORMAT}: index again")
+            raise LaterFormat(f"{path} has format {values['format']}, this version reads up to {FORMAT}: index again")
         done = {name: SourceProgress(**progress) for name, progress in values["sources"].items()}
         return Record(Maker(**values["model"]), values["language"], done)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

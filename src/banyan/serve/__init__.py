@@ -14,6 +14,7 @@
     explore_map.py those about its map
     predict.py     POST /predict, if there is a classifier
     cors.py        pages of other origins that may ask
+    hosts.py       the names by which a page for this machine may be called
     about.py       GET /health, /ping, /metrics, /openapi.json, /docs, POST /reload
     schema.py      the JSON schemas with which handlers describe themselves
     openapi.py     the OpenAPI document; docs_page.py shows it as a page

@@ -22,6 +22,7 @@ import orjson
 from banyan.errors import BanyanError
 from banyan.serve import cors, inputs, jobs, log, openapi
 from banyan.serve.explore_map import CollectionMap
+from banyan.serve.hosts import check_host
 from banyan.serve.refusal import (
     BROKEN,
     BUSY,
@@ -120,6 +121,8 @@ class App:
             self._log(scope, status, seconds, answer, id)
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
+        if self.service.hosts is not None:
+            check_host(scope["headers"], self.service.hosts)
         if scope["method"] == "OPTIONS" and self.service.cors and scope["path"] in self.routes:
             return cors.preflight(self.routes[scope["path"]])
         route = self._route(scope["path"], scope["method"])

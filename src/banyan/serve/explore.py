@@ -65,7 +65,14 @@ def _columns(index: Index) -> dict[str, Any]:
 
 
 def _examples(service: Service) -> list[str]:
-    """A short row of the collection and those most like it, for the page to begin with in the user's own language."""
+    """Texts for the page to begin with in the user's own language, looked for once."""
+    if service.examples is None:
+        service.examples = _found_examples(service)
+    return service.examples
+
+
+def _found_examples(service: Service) -> list[str]:
+    """A short row of the collection and those most like it."""
     assert service.searcher
     texts = service.searcher.index.rows.scan(["text"], most=LOOKED_AT).column("text").to_pylist()
     first = next((text for text in texts if len(text) in EXAMPLE and any(map(str.isalpha, text))), None)

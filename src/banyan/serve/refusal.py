@@ -24,6 +24,7 @@ EMPTY = Why(400, _BAD, None, 400, "Empty")
 TOO_LONG = Why(400, _BAD, None, 413, "Validation")  # too many texts or tokens: OpenAI calls this a bad request
 TOO_LARGE = Why(413, _BAD, "request_too_large", 413, "Validation")
 NO_KEY = Why(401, _BAD, "invalid_api_key", 401, "Unauthorized")
+NO_HOST = Why(403, _BAD, None, 403, "Forbidden")
 NO_MODEL = Why(404, _BAD, "model_not_found", 404, "NotFound")
 NO_ROUTE = Why(404, _BAD, None, 404, "NotFound")
 NO_METHOD = Why(405, _BAD, None, 405, "NotAllowed")
@@ -32,7 +33,7 @@ BUSY = Why(429, "rate_limit_error", "overloaded", 429, "Overloaded")
 BROKEN = Why(500, "server_error", None, 500, "Backend")
 STOPPING = Why(503, "server_error", None, 503, "Unhealthy")
 
-STATUSES = (200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503)  # all that the server answers with
+STATUSES = (200, 400, 401, 403, 404, 405, 408, 413, 422, 429, 500, 503)  # all that the server answers with
 
 
 def is_openai(path: str) -> bool:

@@ -27,6 +27,7 @@ from banyan.serve import log
 from banyan.serve.app import App
 from banyan.serve.connection import protocol
 from banyan.serve.cors import check_origins
+from banyan.serve.hosts import LOCAL
 from banyan.serve.limits import Limits
 from banyan.serve.metrics import Metrics
 from banyan.serve.routes import LABELS
@@ -56,6 +57,7 @@ class Settings:
     key: str | None = None  # the API key that requests must send
     cors: tuple[str, ...] = ()  # the origins whose pages may ask; "*" is every origin
     index: str | None = None  # folder of an index to search, made with the model
+    only_local: bool = False  # refuse requests that call the server by another name than this machine's
     beside: str | None = None  # folder or Hub name of another model that searches the same rows
     log_requests: bool = True
     shutdown_seconds: int = 30
@@ -100,6 +102,7 @@ class Site:
         given = self.settings.limits, self.created, self.metrics, self.settings.key
         service = Service(model, self.names, *given, classifier, self.settings.cors, self._searcher(model))
         service.beside = self._beside(service.searcher)
+        service.hosts = frozenset({*LOCAL, self.settings.host.lower()}) if self.settings.only_local else None
         service.reload = lambda: os.kill(self.process, signal.SIGHUP)
         return service
 

@@ -56,7 +56,9 @@ class Service:
         self.cors = cors  # the origins whose pages may ask; "*" is every origin
         self.searcher = searcher  # of an index that the model made, if the server has one
         self.beside: Beside | None = None  # another model, to compare with
+        self.examples: list[str] | None = None  # texts that the page begins with, once they are looked for
         self.map: CollectionMap | None = None  # of that index; App makes it
+        self.hosts: frozenset[str] | None = None  # the names by which requests may call the server; None: any
         self.reload: Callable[[], None] = lambda: None  # has every worker load the model again
         self.stopping = False  # the server is shutting down
         self.document: dict[str, Any] = {}  # OpenAPI; App makes it from the table of routes

@@ -38,6 +38,20 @@ _RANK_BYTES = 45  # of a text in the answer of /rerank, without the text itself
 _EXAMPLE = {"inputs": "The cat sat on the mat."}
 
 
+def default(service: Service, body: Any) -> Answer | Job:
+    """POST / and /invocations: embeddings, or similarities if inputs is an object. InferenceClient posts both here."""
+    compared = isinstance(body, dict) and isinstance(body.get("inputs"), dict)
+    return similarity(service, body) if compared else embed(service, body)
+
+
+def describe_default(schemas: Schemas) -> Operation:
+    both = describe_embed(schemas), describe_similarity(schemas)
+    vectors, cosines = (described.request.fields for described in both if described.request)
+    body = cosines | vectors | {"inputs": {"anyOf": [vectors["inputs"], cosines["inputs"]]}}
+    answer: Schema = {"anyOf": [described.answer for described in both]}
+    return Operation(answer, Request(body, ["inputs"], _EXAMPLE))
+
+
 def embed(service: Service, body: Any) -> Job:
     """POST /embed"""
     body = fields(body)
