@@ -423,7 +423,7 @@ class Banyan:
         whole = np.array([0, len(tokens)])
         kept = np.flatnonzero(choice.kept(tokens, whole))
         leaves = choice.leaves(tokens, whole)
-        return text, tokens, kept, [spans[i] for i in kept], self._induced(leaves.tokens, leaves.joined)
+        return text, tokens, kept, choice.spans(tokens, spans, kept), self._induced(leaves.tokens, leaves.joined)
 
     def parse_brackets(self, brackets: str, labels: bool = True) -> list[Tree]:
         """Compose texts along given trees, such as `(S (NP the cat) (VP sat))`, instead of induced ones.

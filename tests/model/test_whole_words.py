@@ -52,6 +52,26 @@ def test_a_word_reaches_from_its_first_letter_to_its_last(pieces, expected):
     assert "".join(map(str, found.astype(int))) == expected
 
 
+@pytest.mark.parametrize(
+    ("pieces", "left_out", "shown"),
+    [
+        (("▁per", "form", "▁cat", "form"), {3}, ["per", "form", "catform"]),
+        (("▁per", "form", "▁per", "s"), {2}, ["per", "form", "pers"]),
+        (("▁cat", "'", "s", ".", "▁cat"), {1, 3, 4}, ["cat'", "s"]),  # not the full stop, nor a word left out whole
+        (("▁per", "form", "s", "▁cat"), {0, 1}, ["performs", "cat"]),
+    ],
+)
+def test_a_word_is_shown_whole_even_if_a_piece_of_it_is_left_out(pieces, left_out, shown):
+    ends = np.cumsum([len(piece.removeprefix("▁")) for piece in pieces]).tolist()
+    spans = list(zip([0, *ends], ends, strict=False))
+    kept = np.array([i for i in range(len(pieces)) if i not in left_out])
+    choice = LeafChoice(words=WordPieces.of(spelling(PIECES)))
+    text = "".join(piece.removeprefix("▁") for piece in pieces)
+    found = choice.spans(tokens_of(*pieces), spans, kept)
+    assert [text[start:end] for start, end in found] == shown
+    assert replace(choice, words=None).spans(tokens_of(*pieces), spans, kept) == [spans[i] for i in kept]
+
+
 def test_words_end_with_their_text_and_what_is_left_out_does_not_join_others():
     words = WordPieces.of(spelling(PIECES))
     tokens = tokens_of("▁per", "form", "form", "s", "▁per", "form")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from banyan.config import Config
 
 
+Span = tuple[int, int]  # of characters
+
+
 class Leaves(NamedTuple):
     """The leaves of texts, ragged."""
 
@@ -75,6 +78,29 @@ class LeafChoice:
         kept = self.kept(tokens, offsets)
         before = np.append(0, np.cumsum(kept))
         return Leaves(tokens[kept], before[offsets], None if joined is None else _of_kept(joined, kept))
+
+
+    def spans(self, tokens: np.ndarray, spans: Sequence[Span], kept: np.ndarray) -> list[Span]:
+        """The spans of the leaves of a text, given those of its tokens. kept: which tokens are leaves.
+
+        If words are whole, a piece that is left out of a word counts to the leaf beside it: the word is shown whole."""
+        if self.words is None:
+            return [spans[i] for i in kept]
+        joined = joined_tokens(tokens, np.array([0, len(tokens)]), self.words)
+        found: list[Span] = []
+        leaves, word_has_leaf = set(kept.tolist()), False
+        left_out = None  # where a word begins that has no leaf yet
+        for place, (start, end) in enumerate(spans):
+            if not joined[place]:
+                word_has_leaf, left_out = False, None
+            if place in leaves:
+                found.append((start if left_out is None else left_out, end))
+                word_has_leaf, left_out = True, None
+            elif word_has_leaf:
+                found[-1] = found[-1][0], end
+            elif left_out is None:
+                left_out = start
+        return found
 
 
 def marks_among(pieces: Sequence[str]) -> np.ndarray:
