@@ -24,7 +24,7 @@ from banyan.config import Config
 from banyan.encoder import Banyan
 from banyan.model import BanyanModel, crops, objective
 from banyan.model.dropout import Dropout
-from banyan.model.word_ngrams import WordNgrams, spelling, weights_of
+from banyan.model.word_ngrams import SAMPLE, WordNgrams, spelling, weights_of
 from banyan.support import threads
 from banyan.tokenizer import Tokenizer
 from banyan.training.epochs import suitable_epochs
@@ -93,7 +93,7 @@ def untrained(config: Config, tokenizer: Tokenizer, text: list[str]) -> Banyan:
     for name in reference.Functions._fields:
         weights[name] = rng.uniform(2, 3, config.width).astype(np.float32)
     if config.hashes_words:
-        weights["lexical_idf"] = weights_of(*tokenizer.encode(text), spelling(tokenizer.pieces), config)
+        weights["lexical_idf"] = weights_of(*tokenizer.encode(text[:SAMPLE]), spelling(tokenizer.pieces))
     return Banyan(config, tokenizer, weights)
 
 

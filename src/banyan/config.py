@@ -123,15 +123,6 @@ class Config:
         MODEL,
         choices=("pieces", "words"),
     )
-    lexical_contrast: float = setting(
-        1.0,
-        "power of the weights of n-grams of words: above 1, rare n-grams count for more",
-        MODEL,
-        Range(lambda x: 0 < x <= 2, "above 0 and at most 2"),
-    )
-    lexical_sample: int = setting(
-        30_000, "sentences in which the frequencies of n-grams of words are counted", MODEL, COUNT
-    )
     taught_dim: int = setting(
         0,
         "leading dimensions that only a teacher trains, of --dim (0: no such part)",

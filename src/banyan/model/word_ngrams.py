@@ -4,8 +4,8 @@
            digits, and other characters
   n-gram   three or four characters: of each run between marks, <run>, and of the word between marks, <word>, if they
            reach from one run to the next. A word without letters, such as 7:30 or (1984), is a single n-gram
-  weight   log((n + 1) / (df + 1)) + 1, if df of n sentences of the corpus have the n-gram, to the power of
-           lexical_contrast and in steps of 1 / STEPS; half as much again for a word without letters
+  weight   log((n + 1) / (df + 1)) + 1, if df of n sentences of the corpus have the n-gram, in steps of 1 / STEPS; half
+           as much again for a word without letters
   sketch   an n-gram adds its weight to a column, or subtracts it; its hash chooses column and sign. The sum over the
            n-grams of a text is mostly zeros; a rotation (a Walsh-Hadamard transform of each block of columns) makes
            it dense, so that the signs alone, which binary vectors keep, say as much as they can
@@ -26,14 +26,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from banyan.config import Config
 from banyan.model.dropout import mix
 from banyan.model.graph import KEPT
 from banyan.model.shapes import BUCKETS, BUCKETS_LOG2
 from banyan.tokenizer.rules import BYTES, START
 
 STEPS = 4
-LARGEST_WEIGHT = np.iinfo(np.uint8).max
+SAMPLE = 30_000  # sentences in which document frequencies are counted
 LARGEST_BLOCK = 64  # columns that are rotated together
 
 LETTERS, DIGITS, OTHER, EMPTY = range(4)  # kinds of pieces and words; EMPTY is a lone ▁, part of what follows it
@@ -296,11 +295,10 @@ class WordNgrams:
 # --- From a corpus ---------------------------------------------------------------------------------------------------
 
 
-def weights_of(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling, config: Config) -> np.ndarray:
+def weights_of(tokens: np.ndarray, offsets: np.ndarray, spelt: Spelling) -> np.ndarray:
     """The weights of n-grams, from the first sentences of a corpus: uint8 [BUCKETS]."""
     from banyan.backends._numba.word_ngrams import frequencies
 
-    n = min(config.lexical_sample, len(offsets) - 1)
+    n = min(SAMPLE, len(offsets) - 1)
     frequency = frequencies(tokens[: offsets[n]], offsets[: n + 1], spelt, BUCKETS)
-    rarity = np.log((n + 1) / (frequency + 1)) + 1
-    return np.rint(STEPS * rarity**config.lexical_contrast).clip(max=LARGEST_WEIGHT).astype(np.uint8)
+    return np.rint(STEPS * (np.log((n + 1) / (frequency + 1)) + 1)).astype(np.uint8)

@@ -37,7 +37,7 @@ def count_leaves(model: BanyanModel, pieces: list[str], text: Part, device: torc
         model.embedding.copy_(torch.from_numpy(rows))
     if config.hashes_words:
         spelling = word_ngrams.spelling(pieces)
-        model.lexical_idf.copy_(torch.from_numpy(word_ngrams.weights_of(*sentences, spelling, config)))
+        model.lexical_idf.copy_(torch.from_numpy(word_ngrams.weights_of(*sentences, spelling)))
     elif config.lexical_dim:  # different random vectors from those of the leaves
         sketches = initial.character_sketches(pieces, *sentences, config.lexical_dim, config.seed + 1)
         model.lexical.copy_(torch.from_numpy(lexical.rounded(sketches)))

@@ -143,7 +143,7 @@ def recounted(model: Banyan, texts: Store) -> dict[str, np.ndarray]:
     weights = {**model.weights, "embedding": model.embedding * longer[:, None]}
     if model.config.hashes_words:
         sample = texts.batch(shuffled(len(texts), 0, 0))  # document frequencies are counted in its first texts
-        weights["lexical_idf"] = weights_of(*sample, spelling(model.tokenizer.pieces), model.config)
+        weights["lexical_idf"] = weights_of(*sample, spelling(model.tokenizer.pieces))
     return weights
 
 
