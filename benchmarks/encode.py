@@ -83,9 +83,9 @@ def check(model: Banyan, text: list[str]) -> None:
     embeddings = model.encode(text[:2000])
     for i in range(0, 2000, 100):
         assert np.array_equal(model.encode(text[i]), embeddings[i]), "a sentence's bits depend on its batch"
-        tokens, offsets, _ = model.leaf_choice.leaves(*model.tokenizer.encode([text[i]]))
+        tokens, offsets, joined = model.leaf_choice.leaves(*model.tokenizer.encode([text[i]]))
         table = model.embedding.astype(np.float64)
-        graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
+        graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions, joined=joined))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
         root /= np.linalg.norm(root) if model.config.lexical_dim else 1
         np.testing.assert_allclose(embeddings[i, : len(root)], root, atol=1e-4)

@@ -101,8 +101,8 @@ def check(model: Banyan, text: list[str]) -> None:
     embeddings, table, config = model.encode(text), model.embedding.astype(np.float64), model.config
     for text_, found in zip(text, embeddings, strict=True):
         batch = model.tokenizer.encode([text_])
-        tokens, offsets, _ = model.leaf_choice.leaves(*batch)
-        graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions))
+        tokens, offsets, joined = model.leaf_choice.leaves(*batch)
+        graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions, joined=joined))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
         if config.hashes_words:
             given = spelling(model.tokenizer.pieces), model.weights["lexical_idf"]
