@@ -18,7 +18,6 @@ from banyan.model.word_ngrams import Spelling
 
 RATE = 4.0  # weights learn faster than token vectors, by this factor
 LARGEST = 255  # of a stored weight
-SMALL = 0.5  # sums below have nearly no root, so that gradients are finite
 
 
 class Hashed(NamedTuple):
@@ -49,7 +48,7 @@ def sketches(hashed: Hashed, weights: Tensor, scale: Tensor, dim: int, root: boo
     values = hashed.times * (weights * factors(scale)).index_select(0, hashed.bucket)
     sums = torch.zeros(hashed.texts * dim, device=values.device).index_add(0, hashed.place, values)
     if root:
-        sums = sums * (sums.abs() + SMALL).rsqrt()
+        sums = sums * sums.abs().clamp(min=1).rsqrt()  # sums are whole numbers when a text is encoded
     return normalize(sums.view(hashed.texts, dim))
 
 
