@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 U = np.uint64
-SHARE, MOST = 0.1, 2000  # held out of all texts
+SHARE, MOST = 0.1, 1000  # held out of all texts; training also loses what is part of them
 ENOUGH = 400  # held-out texts to choose on one half and measure on the other
 _POOL = 20_000  # texts to choose from, at most
 _SHORTEST = 3  # words; training keeps shorter texts, although a held-out text contains them
