@@ -23,9 +23,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
@@ -135,6 +132,8 @@ def main() -> None:
     parser.add_argument("--preset", default="paper", choices=["paper", "default"])
     add_data_option(parser)
     options = parser.parse_args()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when what follows is imported
 
     import torch
     from model2vec import StaticModel
