@@ -75,8 +75,9 @@ def static(model: Banyan, folder: str | Path, lexical: bool = True) -> None:
     model.tokenizer.save(folder / TOKENIZER)
     write_teacher(folder, model.taught_by)
     files.write_text(folder / "modules.json", json.dumps(modules, indent=2) + "\n")
-    files.write_text(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
-    checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, "modules.json", SETTINGS))
+    text = json.dumps(settings, indent=2) + "\n"
+    checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, "modules.json"), {SETTINGS: text})
+    files.write_text(folder / SETTINGS, text)  # last: with it, the folder is a model, and is not written again
 
 
 def is_static(folder: Path) -> bool:
