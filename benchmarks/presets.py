@@ -105,8 +105,8 @@ def check(model: Banyan, text: list[str]) -> None:
         graph = reference.entangle(reference.greedy(tokens, offsets, table, model.functions, joined=joined))
         root = reference.up_pass(graph, table[graph.token], model.functions)[graph.root[0]]
         if config.hashes_words:
-            given = spelling(model.tokenizer.pieces), model.weights["lexical_idf"]
-            of_words = WordNgrams(*given, config.lexical_dim, config.sublinear_tf).contributions(*batch)
+            words = WordNgrams.of(config, spelling(model.tokenizer.pieces), model.weights["lexical_idf"])
+            of_words = words.contributions(*batch)
             sums = of_words.astype(np.float64).sum(0)
             root = np.concatenate([root / np.linalg.norm(root), sums * config.lexical_weight / np.linalg.norm(sums)])
         np.testing.assert_allclose(found, root, rtol=1e-4, atol=1e-4)

@@ -15,7 +15,6 @@ from banyan.backends import choose_for_encoding, on_cpu
 from banyan.compact import Form, Precision
 from banyan.config import Config, earlier_settings
 from banyan.errors import BanyanError
-from banyan.fingerprints import deciding
 from banyan.folders import (
     SETTINGS,
     TAUGHT_BY,
@@ -199,7 +198,7 @@ class Banyan:
 
     def fingerprint(self) -> str:
         """Return 64 hexadecimal digits that change whenever a weight, the tokenizer or a setting changes embeddings."""
-        return fingerprints.of(deciding(self.config), self.tokenizer, self.weights)
+        return fingerprints.of(fingerprints.deciding(self.config), self.tokenizer, self.weights)
 
     def fingerprints(self) -> list[str]:
         """Return the fingerprint and, for a folder of an earlier version, the one that version computed."""
@@ -209,7 +208,7 @@ class Banyan:
     def quick_fingerprint(self) -> str:
         """Return digits that change as those of the fingerprint do, in a third of the time. They rest on a CRC-32 of
         each array, so they are no protection against forgery."""
-        return fingerprints.of(deciding(self.config), self.tokenizer, self.weights, fingerprints.crc)
+        return fingerprints.of(fingerprints.deciding(self.config), self.tokenizer, self.weights, fingerprints.crc)
 
     def __repr__(self) -> str:
         return f"Banyan(dim={self.dim}, vocabulary={len(self.embedding)}, preset={self.config.preset!r})"
