@@ -22,7 +22,7 @@ test-gpu: .venv/test.installed  ## every test that needs a GPU, on a machine wit
 
 GPU_PYTHON ?= 3.12
 GPU_PIP = $(PIP) --python-version $(GPU_PYTHON) --only-binary=:all: --no-deps --no-compile
-GPU = numba llvmlite pytest pluggy iniconfig packaging pygments hypothesis sortedcontainers rich markdown-it-py mdurl
+GPU = numba llvmlite pytest pytest-xdist execnet pluggy iniconfig packaging pygments hypothesis sortedcontainers rich markdown-it-py mdurl
 GPU_MORE = scipy matplotlib contourpy cycler fonttools kiwisolver pillow pyparsing python-dateutil six
 gpu-packages: .venv/bin/python  ## what test-gpu needs beside torch and Triton, for a machine without a network
 	rm -rf build/gpu build/gpu-more && mkdir -p build

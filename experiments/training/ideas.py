@@ -114,6 +114,11 @@ _SIXTEENTH: dict[str, dict[str, Any]] = {
     "2-warm": {"passage_sentences": 2, "infonce_temperature": 0.1},
     "2-even": {"passage_sentences": 2, "infonce_min_part": 0.45},
 }
+_SEVENTEENTH: dict[str, dict[str, Any]] = {
+    "3": {"passage_sentences": 3},
+    "4": {"passage_sentences": 4},
+    "6": {"passage_sentences": 6},
+}
 
 
 def _idea(name: str, *settings: dict[str, Any], group: str = "first", language: str = "en", **more: Any) -> Experiment:
@@ -223,5 +228,11 @@ IDEAS = [
         _idea(f"sixteenth-{name}", {"epochs": None, **settings}, group="sixteenth-list", language=PARAGRAPHS,
               preset="light")
         for name, settings in _SIXTEENTH.items()
+    ),
+    # longer passages, with reconstruction
+    *(
+        _idea(f"seventeenth-{name}", {"epochs": None, **settings}, group="seventeenth-list", language=PARAGRAPHS,
+              preset="default")
+        for name, settings in _SEVENTEENTH.items()
     ),
 ]
