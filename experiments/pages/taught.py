@@ -35,7 +35,7 @@ RUNNING = {
 }
 TOLD_RUNNING = (
     "Ten million words of English paragraphs, with preset `default`: cut into sentences, and in order, that is as "
-    "passages of two consecutive sentences that are drawn anew for every epoch. Development sets first."
+    "passages of up to four consecutive sentences that are drawn anew for every epoch. Development sets first."
 )
 
 

@@ -117,7 +117,6 @@ _SIXTEENTH: dict[str, dict[str, Any]] = {
 _SEVENTEENTH: dict[str, dict[str, Any]] = {
     "3": {"passage_sentences": 3},
     "4": {"passage_sentences": 4},
-    "6": {"passage_sentences": 6},
 }
 
 

@@ -391,7 +391,7 @@ _DEFAULT: dict[str, Any] = {  # docs/default.md has the reasons
     "sublinear_tf": True,
     "end_marks": False,
     "whole_words": True,
-    "passage_sentences": 2,
+    "passage_sentences": 4,
     "init_sketch": 0.5,
     "init_ppmi": 1.0,
     "lexical_dim": 768,
