@@ -27,9 +27,11 @@ GPU_MORE = scipy matplotlib contourpy cycler fonttools kiwisolver pillow pyparsi
 gpu-packages: .venv/bin/python  ## what test-gpu needs beside torch and Triton, for a machine without a network
 	rm -rf build/gpu build/gpu-more && mkdir -p build
 	$(GPU_PIP) --target build/gpu $(GPU)
+	find build/gpu -name '*.so*' -size +1M -exec strip --strip-unneeded {} +
+	rm -rf build/gpu/numba/tests build/gpu/numba/cuda build/gpu/llvmlite/tests
 	$(GPU_PIP) --target build/gpu-more $(GPU_MORE)
-	tar --create --directory build gpu | xz -3 > build/gpu.tar.xz
-	tar --create --directory build gpu-more | xz -3 > build/gpu-more.tar.xz
+	tar --create --directory build gpu | xz -6 --threads=0 > build/gpu.tar.xz
+	tar --create --directory build gpu-more | xz -6 --threads=0 > build/gpu-more.tar.xz
 
 torture: .venv/test.installed  ## try to break it: an hour on two cores; TORTURE=long tries everything
 	$(BIN)/python -m torture --write $(if $(filter long,$(TORTURE)),--long)

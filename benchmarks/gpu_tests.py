@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-m", CHOSEN, "-p", "no:cacheprovider", f"--junitxml={report}"]
+        plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]  # pytest-benchmark refuses to run with -n
+        command = [sys.executable, "-m", "pytest", "-m", CHOSEN, *plugins, f"--junitxml={report}"]
         code = subprocess.run([*command, *more, *chosen_files()], cwd=ROOT, check=False).returncode
         if not report.is_file():
             print(f"error: pytest ended with code {code} before any test ran", file=sys.stderr)
