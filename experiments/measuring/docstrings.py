@@ -53,7 +53,8 @@ def ndcg(searcher: Searcher, data: Beir, by: str) -> float:
 def figures(path: str, data: Beir, suites_data: Path) -> dict[str, float]:
     model = Banyan.from_pretrained(path)
     with tempfile.TemporaryDirectory() as folder:
-        searcher = Searcher(build(Path(folder) / "index", model, data, None), model.encode)
+        index = build(Path(folder) / "index", model, data, None)
+        searcher = Searcher(index, model.encode, share=model.config.vectors_share)
         found = {f"by {mode}": ndcg(searcher, data, mode) for mode in MODES}
     for name, suite in (("English development sets", "dev"), ("English test sets", "sts")):
         rows = [row for row in suites.run(model.encode, suite, suites_data) if row.group in ("dev", "sts")]

@@ -35,6 +35,7 @@ NORM = Range(lambda x: 0 < x <= 1000, "above 0 and at most 1,000")
 POSITIVE = Range(lambda x: 0 < x < INFINITY, "a positive number")
 NOT_NEGATIVE = Range(lambda x: 0 <= x < INFINITY, "0 or more")
 RATE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
+FRACTION = Range(lambda x: 0 <= x <= 1, "in [0, 1]")
 
 
 class Setting(NamedTuple):
@@ -125,13 +126,13 @@ class Config:
     )
     lexical_root: bool = setting(False, "take the root of each lexical dimension (--lexical-ngrams words)", MODEL)
     taught_dim: int = setting(
-        0,
-        "leading dimensions that only a teacher trains, of --dim (0: no such part)",
-        MODEL,
-        NOT_NEGATIVE,
+        0, "leading dimensions that only a teacher trains, of --dim (0: no such part)", MODEL, NOT_NEGATIVE
     )
     taught_weight: float = setting(
         1.0, "norm of the taught part of an embedding; the learned part has norm 1", MODEL, NORM
+    )
+    vectors_share: float = setting(
+        0.5, "share of the vectors in a search by vectors and words (tuning chooses it)", MODEL, FRACTION
     )
     init_gate: float | None = setting(
         None,
@@ -180,10 +181,7 @@ class Config:
     batch_size: int = setting(512, "sentences or passages per step", TRAINING, COUNT, common=True)
     lr: float = setting(1e-3, "learning rate of Adam", TRAINING, POSITIVE, common=True)
     final_lr_frac: float = setting(
-        1.0,
-        "final learning rate as a fraction of --lr, reached by linear decay",
-        TRAINING,
-        Range(lambda x: 0 <= x <= 1, "in [0, 1]"),
+        1.0, "final learning rate as a fraction of --lr, reached by linear decay", TRAINING, FRACTION
     )
     clip_grad_norm: float | None = setting(
         None, "clip the gradient to this norm", TRAINING, POSITIVE, when_none="no clipping"

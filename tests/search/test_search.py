@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +32,7 @@ from banyan.search import rows as search_rows
 from banyan.search.compounds import with_parts
 from banyan.search.highlight import highlights, marked
 from banyan.search.index import Index, Maker
-from banyan.search.searching import Searcher, fused
+from banyan.search.searching import Searcher, fused, searcher_of
 from banyan.search.word_spans import word_spans
 from banyan.support import checksums
 
@@ -137,9 +139,22 @@ def test_compound_names_are_found_by_their_parts_and_older_indexes_still_work(co
     assert collection.search("learn_on_batch", mode="words")[0].text == "The policy calls learn_on_batch."
 
 
-def test_fusion_is_the_mean_of_cosine_and_share_of_the_best_by_words():
-    assert fused({1: 0.9, 2: 0.5, 3: -0.1}, {2: 8.0, 3: 2.0}) == {1: 0.45, 2: 0.75, 3: (-0.1 + 0.25) / 2}
-    assert fused({1: 0.5}, {}) == {1: 0.25}
+def test_fusion_is_the_weighted_mean_of_the_cosine_and_of_what_part_of_the_best_by_words_a_row_has():
+    assert fused({1: 0.9, 2: 0.5, 3: -0.1}, {2: 8.0, 3: 2.0}, 0.5) == {1: 0.45, 2: 0.75, 3: (-0.1 + 0.25) / 2}
+    assert fused({1: 0.5, 2: 0.5}, {2: 8.0}, 0.75) == {1: 0.375, 2: 0.625}
+    assert fused({1: 0.5}, {}, 0.5) == {1: 0.25}
+
+
+def test_the_model_says_how_much_vectors_and_words_count(collection, corpus, trained_model, trained_folder):
+    collection.add(corpus)
+    model = copy.copy(trained_model)
+    for share in (0.5, 0.9):
+        model.config = replace(model.config, vectors_share=share)
+        searcher = searcher_of(str(collection.folder), model, str(trained_folder))
+        hits = searcher.rank("the cat sat", 5)
+        best = max(hit.words for hit in searcher.rank("the cat sat", 5, by="words"))
+        for hit in hits:
+            assert hit.score == pytest.approx(share * hit.cosine + (1 - share) * (hit.words or 0) / best)
 
 
 def test_a_query_without_words_is_answered(collection, corpus):

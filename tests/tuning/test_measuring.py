@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from banyan.baselines.bm25 import Bm25, Collection
+from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.evaluate import outcome
 from banyan.tuning import measuring
@@ -34,7 +35,7 @@ def knowing(*columns: list[str]) -> SimpleNamespace:
         ignorant = np.random.default_rng(len(texts[0]))
         return np.array([ignorant.standard_normal(64) if vector is None else vector for vector in known], np.float32)
 
-    return SimpleNamespace(encode=encode)
+    return SimpleNamespace(encode=encode, config=Config())
 
 
 def values(measured, system: str) -> dict[str, float]:
@@ -80,7 +81,7 @@ def test_every_second_text_of_an_equal_first_text_is_right():
 
 def test_a_text_with_a_label_finds_others_of_its_label_but_not_itself():
     examples, _ = paired_by_label(APART, np.arange(N) % 4)
-    knows = SimpleNamespace(encode=lambda texts: np.eye(4)[[APART.index(text) % 4 for text in texts]])
+    knows = SimpleNamespace(encode=lambda texts: np.eye(4)[[APART.index(text) % 4 for text in texts]], config=Config())
     measured = measure(knowing(), knows, examples)
     assert values(measured, TUNED) == {"nDCG@1": 100, "nDCG@10": 100}
     data = measuring.as_retrieval(examples)
@@ -90,7 +91,9 @@ def test_a_text_with_a_label_finds_others_of_its_label_but_not_itself():
 def test_scored_pairs_are_ranked_not_searched():
     score = np.linspace(0, 1, N)
     angle = dict.fromkeys(FIRST, 0.0) | dict(zip(APART, 1 - score, strict=True))
-    knows = SimpleNamespace(encode=lambda texts: np.array([[np.cos(angle[t]), np.sin(angle[t])] for t in texts]))
+    knows = SimpleNamespace(
+        encode=lambda texts: np.array([[np.cos(angle[t]), np.sin(angle[t])] for t in texts]), config=Config()
+    )
     measured = measure(knowing(), knows, Examples.of(FIRST, APART, score=score))
     assert values(measured, TUNED) == {"spearman": 100}
     assert list(measured.systems) == [BEFORE, TUNED, BM25, CHARACTERS]
@@ -100,18 +103,20 @@ def test_scored_pairs_are_ranked_not_searched():
 def test_vectors_and_words_are_fused_as_a_search_fuses_them():
     model, documents = knowing(FIRST, SECOND), SECOND[:30]
     bm25 = Bm25(Collection.of(text.split() for text in documents))
-    scores = VectorsAndWords(model.encode, bm25).index(documents)(FIRST[:3])
+    scores = VectorsAndWords(model.encode, bm25, 0.7).index(documents)(FIRST[:3])
     vectors = [rows / np.linalg.norm(rows, axis=1)[:, None] for rows in map(model.encode, (FIRST[:3], documents))]
     by_words = bm25.index(documents)(FIRST[:3])
-    expected = (vectors[0] @ vectors[1].T + by_words / by_words.max(1, keepdims=True)) / 2
+    expected = 0.7 * vectors[0] @ vectors[1].T + 0.3 * by_words / by_words.max(1, keepdims=True)
     np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
 def test_only_the_best_by_vectors_and_by_words_are_fused(monkeypatch):
     monkeypatch.setattr(measuring, "DEPTH", 1)
-    model = SimpleNamespace(encode=lambda texts: np.array([[text.count("x") + 1, 1.0] for text in texts]))
+    model = SimpleNamespace(
+        encode=lambda texts: np.array([[text.count("x") + 1, 1.0] for text in texts]), config=Config()
+    )
     documents = ["one fish", "x y", "y x x x x x", "two fish"]
-    scores = VectorsAndWords(model.encode, Bm25(Collection.of([["fish"]]))).index(documents)(["one fish xxxxx"])
+    scores = VectorsAndWords(model.encode, Bm25(Collection.of([["fish"]])), 0.5).index(documents)(["one fish xxxxx"])
     assert np.isfinite(scores[0]).tolist() == [True, False, True, False]
 
 

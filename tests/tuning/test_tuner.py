@@ -91,7 +91,7 @@ def test_the_table_says_whether_its_examples_also_chose(base, tmp_path, monkeypa
     examples = words(400)
     banyan.tune(base, examples, tmp_path / "tuned", **{**HOW, "epochs": 1})
     card = (tmp_path / "tuned" / "README.md").read_text()
-    assert ("These examples also chose the epoch and the lexical weight." in card) == also_chose
+    assert ("These examples also chose the epoch, the lexical weight and the share of vectors" in card) == also_chose
     held_out = len(split(examples, 0)[1])
     assert (f"{held_out} held out" in card) == also_chose
 

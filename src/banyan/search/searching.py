@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from banyan.config import Config
 from banyan.errors import BanyanError
 from banyan.search.highlight import Highlight, highlights
 from banyan.search.index import Encode, Index, Maker
@@ -42,10 +43,17 @@ class Searcher:
     """Searches an index with the model that made it.
 
     encode: texts in, vectors out.
-    explain: like Banyan.explain; without it, results have no highlights."""
+    explain: like Banyan.explain; without it, results have no highlights.
+    share: of the vectors in a score by vectors and words."""
 
-    def __init__(self, index: Index, encode: Encode, explain: Callable[[str, str], Explanation] | None = None) -> None:
-        self.index, self._encode, self._explain = index, encode, explain
+    def __init__(
+        self,
+        index: Index,
+        encode: Encode,
+        explain: Callable[[str, str], Explanation] | None = None,
+        share: float = Config.vectors_share,
+    ) -> None:
+        self.index, self._encode, self._explain, self._share = index, encode, explain, share
 
     def search(
         self,
@@ -93,7 +101,8 @@ class Searcher:
         depth = max(DEPTH, 2 * k) if mode == "both" else k
         vector = unit_rows(np.atleast_2d(self._encode([query]) if vector is None else vector))[0]
         found = self._candidates(query, vector, depth, where, mode, exact)
-        scores = {"vectors": found.cosines, "words": found.bm25, "both": fused(found.cosines, found.bm25)}[mode]
+        both = fused(found.cosines, found.bm25, self._share)
+        scores = {"vectors": found.cosines, "words": found.bm25, "both": both}[mode]
         order = sorted(scores, key=lambda key: -scores[key])
         least = scores[order[:k][-1]] if order else 0.0
         best = [key for key in order if scores[key] >= least]  # k, or more if the last are equal
@@ -149,7 +158,12 @@ def searcher_of(index: Index | str, model: Banyan, path: str) -> Searcher:
     """Return the searcher of an index that the model made. path: the folder or Hub name of the model."""
     index = Index.open(index) if isinstance(index, str) else index
     index.check(Maker.of(model, path))
-    return Searcher(index, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
+    return _searcher(index, model)
+
+
+def _searcher(index: Index, model: Banyan) -> Searcher:
+    share = model.config.vectors_share
+    return Searcher(index, lambda texts: model.encode(texts, show_progress_bar=False), model.explain, share)
 
 
 class _Beside(Index):
@@ -165,7 +179,7 @@ def beside(index: Index, model: Banyan) -> Searcher:
         raise BanyanError(f"{index.folder} is too large for a second model beside its own: index fewer rows")
     other = _Beside(index.folder, index.record)
     other.memory = index.memory.with_vectors(unit_rows(model.encode(index.memory.texts())))
-    return Searcher(other, lambda texts: model.encode(texts, show_progress_bar=False), model.explain)
+    return _searcher(other, model)
 
 
 class _Candidates(NamedTuple):
@@ -177,12 +191,13 @@ class _Candidates(NamedTuple):
     id: Callable[[int], int]  # of the row with this key
 
 
-def fused(cosines: dict[int, float], bm25: dict[int, float]) -> dict[int, float]:
-    """Return the mean of the cosine and of BM25 divided by the query's best; BM25 is 0 for rows not among its best.
+def fused(cosines: dict[int, float], bm25: dict[int, float], share: float) -> dict[int, float]:
+    """Return the weighted mean of the cosine and of BM25 divided by the query's best; BM25 is 0 for rows not among its
+    best. share: of the cosine.
 
     This works better than reciprocal rank fusion, which ignores by how much one row is better: docs/search.md."""
     most = max(bm25.values(), default=0.0) or 1.0
-    return {key: (cosine + bm25.get(key, 0.0) / most) / 2 for key, cosine in cosines.items()}
+    return {key: share * cosine + (1 - share) * (bm25.get(key, 0.0) / most) for key, cosine in cosines.items()}
 
 
 _NOT_COLUMNS = (*OWN, WORDS, "_rowid", "_score", "_distance", "_relevance_score")

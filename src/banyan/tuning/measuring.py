@@ -39,7 +39,8 @@ class Measured(NamedTuple):
 
     def after_choosing(self) -> Measured:
         """The same with a sentence that says that these examples chose."""
-        return self._replace(verdict=f"{self.verdict} These examples also chose the epoch and the lexical weight.")
+        chose = "These examples also chose the epoch, the lexical weight and the share of vectors beside words."
+        return self._replace(verdict=f"{self.verdict} {chose}")
 
     def to_text(self, width: int = 120) -> str:
         """Return a row for each system: its figures, and how far they are from the vectors before tuning."""
@@ -105,8 +106,8 @@ def _searches(before: Banyan, after: Banyan, held_out: Examples) -> dict[str, Ou
         TUNED: search(after.encode),
         BM25: _unless_impossible(lambda: search(_bm25(data.documents))),
         CHARACTERS: _unless_impossible(lambda: search(TfIdf(data.documents))),
-        BOTH_BEFORE: _unless_impossible(lambda: search(VectorsAndWords(before.encode, _bm25(data.documents)))),
-        BOTH_TUNED: _unless_impossible(lambda: search(VectorsAndWords(after.encode, _bm25(data.documents)))),
+        BOTH_BEFORE: _unless_impossible(lambda: search(VectorsAndWords.of(before, data.documents))),
+        BOTH_TUNED: _unless_impossible(lambda: search(VectorsAndWords.of(after, data.documents))),
     }
 
 
@@ -166,8 +167,14 @@ class VectorsAndWords:
     BM25 divides words at punctuation. The full-text index of a Searcher has names such as a_b and a.b as a whole, too,
     so its figures on code are a little better."""
 
-    def __init__(self, encode: Encode, bm25: Bm25) -> None:
-        self._encode, self._bm25 = encode, bm25
+    def __init__(self, encode: Encode, bm25: Bm25, share: float) -> None:
+        """share: of the vectors."""
+        self._encode, self._bm25, self._share = encode, bm25, share
+
+    @classmethod
+    def of(cls, model: Banyan, documents: Sequence[str], share: float | None = None) -> VectorsAndWords:
+        """share: of the vectors (default: that of the model)."""
+        return cls(model.encode, _bm25(documents), model.config.vectors_share if share is None else share)
 
     def index(self, documents: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
         """Return a function from queries to scores [queries, documents], -inf for documents that are not found."""
@@ -180,7 +187,8 @@ class VectorsAndWords:
             for row, cosine, score in zip(scores, cosines, bm25, strict=True):
                 matching = [place for place in _best(score) if score[place] > 0]
                 found = {*_best(cosine), *matching}
-                both = fused({place: cosine[place] for place in found}, {place: score[place] for place in matching})
+                of_words = {place: score[place] for place in matching}
+                both = fused({place: cosine[place] for place in found}, of_words, self._share)
                 row[list(both)] = list(both.values())
             return scores
 

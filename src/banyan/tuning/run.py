@@ -50,6 +50,7 @@ class TuningRun(Run):
     ) -> None:
         """examples: those to tune on, and those held out."""
         self.examples = examples
+        self.vectors_share = model.config.vectors_share  # beside words, in the model that is kept
         if model.config.hashes_words:
             model.learn_ngram_weights()
         data = examples[0].store, None, None, model.config.batch_size
@@ -167,5 +168,6 @@ class TuningRun(Run):
 
     @property
     def kept_config(self) -> Config:
+        config = replace(self.config, vectors_share=self.vectors_share)
         weight = self.progress.best_lexical_weight
-        return replace(self.config, lexical_weight=weight) if weight else self.config
+        return replace(config, lexical_weight=weight) if weight else config

@@ -10,7 +10,8 @@ training. What differs:
   negatives the other texts of a batch, those of the examples, and hard ones that are mined before each epoch (mining)
   weights   token vectors and functions are learned. In the lexical part, the weights of n-grams are learned, too.
             Token vectors start with a norm, and n-grams with a weight, by how rare they are in the examples. The
-            weight of the lexical part is chosen on the held-out examples after each epoch
+            weight of the lexical part is chosen on the held-out examples after each epoch, and at the end what share
+            vectors have beside words in a search (sharing)
   stopping  after each epoch, the second texts of held-out examples are searched with their first texts (finding); with
             many held-out examples, half of them wait for the table before / after and choose nothing (split). The
             run stops when that no longer improves, and writes the latest epoch that is within one standard error of
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from banyan import backends
+from banyan.config import Config
 from banyan.corpus.store import Store, shuffled
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
@@ -41,6 +43,7 @@ from banyan.tuning.batches import prepared
 from banyan.tuning.examples import Examples
 from banyan.tuning.measuring import Measured, measure
 from banyan.tuning.run import TuningRun
+from banyan.tuning.sharing import vectors_share
 from banyan.tuning.split import halved, split
 
 
@@ -78,12 +81,7 @@ def tune(
     tuned_on = examples if isinstance(examples, str | Path) else None
     given = Given.of(init=before.folder, tuned_on=tuned_on)
     config, given = folder.settle({"preset": "tuned", **overrides}, given, resume)
-    if not config.pairs_weight:
-        raise BanyanError("pairs_weight must be above 0: nothing else in tuning learns from the examples")
-    if config.infonce_weight or config.has_teacher:
-        raise BanyanError("infonce_weight and teachers are for `banyan train`: leave them out in tuning")
-    if config.batch_size < 2:
-        raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
+    _refuse_unfit(config)
     read, told = _read(examples, columns, display)
     train, held_out = split(read, config.seed)
     choosing, measuring = halved(held_out, config.seed)
@@ -99,11 +97,21 @@ def tune(
         run.taught_by = teacher_of(before.folder)
         run.start_from(recounted(before, batches[0].store))
         run.go(checkpoint_seconds, tensorboard)
+        run.vectors_share = vectors_share(run.kept(), choosing)
         tuned = run.finish()
         if len(measuring) > 1:
             found = measure(before, tuned, measuring)
             _tell(found.after_choosing() if measuring is choosing else found, folder.out / CARD, display)
         return tuned
+
+
+def _refuse_unfit(config: Config) -> None:
+    if not config.pairs_weight:
+        raise BanyanError("pairs_weight must be above 0: nothing else in tuning learns from the examples")
+    if config.infonce_weight or config.has_teacher:
+        raise BanyanError("infonce_weight and teachers are for `banyan train`: leave them out in tuning")
+    if config.batch_size < 2:
+        raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
 
 
 def _loaded(model: str | Path | Banyan) -> Banyan:
