@@ -516,10 +516,10 @@ _KILLER = """
 import os, signal, sys
 from pathlib import Path
 
-from banyan import encoding
+from banyan import block_sums, encoding
 from banyan.encoder import Banyan
 
-encoding.BLOCK_ROWS, encoding.SECONDS_BETWEEN_RECORDS = 4, -1.0
+encoding.BLOCK_ROWS = 4
 os.fsync = lambda file: None  # slow, and of no use against SIGKILL
 folder, suffixes = Path(sys.argv[1]), sys.argv[2:]
 model = Banyan.from_pretrained(folder / "model")
@@ -555,32 +555,51 @@ def run(out, kill_at, **options):
         os._exit(NOTHING_TO_RESUME if "exists already" in str(error) else 4)
     os._exit(0)
 
+def has_its_own_checksums(out):
+    return not out.exists() or not block_sums.beside(out).exists() or not list(block_sums.damaged(out))
+
 for suffix in suffixes:
-    out, whole = folder / f"out{suffix}", folder / f"whole{suffix}"
-    encoding.encode_file(model, folder / "in.txt", whole)
-    kills = 0
-    while run(out, kills + 1, overwrite=True) == -signal.SIGKILL:
-        kills += 1
-        assert not out.exists() or out.read_bytes() == whole.read_bytes(), (suffix, kills)
-        if kills % 3 == 0:
-            run(out, 5, resume=True)  # killed again
-        status = run(out, NEVER, resume=True)
-        assert status == 0 or (status == NOTHING_TO_RESUME and out.exists()), (suffix, kills, status)
-        assert out.read_bytes() == whole.read_bytes(), (suffix, kills)
+    for records, replaces in ((True, False), (True, True), (False, False), (False, True)):
+        encoding.SECONDS_BETWEEN_RECORDS = -1.0 if records else 1e9
+        out, whole, earlier = (folder / (name + suffix) for name in ("out", "whole", "earlier"))
+        encoding.encode_file(model, folder / "in.txt", whole, overwrite=True)
+        encoding.encode_file(model, folder / "earlier.txt", earlier, overwrite=True)
+        contents = [whole.read_bytes(), earlier.read_bytes()]
+        kills = 0
+        while True:
+            if replaces:
+                encoding.encode_file(model, folder / "earlier.txt", out, overwrite=True)
+            if run(out, kills + 1, overwrite=True) != -signal.SIGKILL:
+                break
+            kills += 1
+            told = suffix, records, replaces, kills
+            found = out.read_bytes() if out.exists() else None
+            assert found in (contents if replaces else [contents[0], None]), told
+            assert has_its_own_checksums(out), told
+            if kills % 3 == 0:
+                run(out, 5, resume=True)  # killed again
+            status = run(out, NEVER, resume=True)
+            assert status == 0 or (status == NOTHING_TO_RESUME and out.exists()), (told, status)
+            if replaces and out.read_bytes() == contents[1]:  # killed before the first record
+                assert run(out, NEVER, overwrite=True) == 0, told
+            assert out.read_bytes() == contents[0], told
+            assert block_sums.beside(out).exists() and has_its_own_checksums(out), told
+            out.unlink()
         out.unlink()
-    print(kills)
+        print(kills)
 """
 
 
 def test_killed_at_any_moment_and_resumed_the_result_has_the_same_bytes(model, text, tmp_path):
     pytest.importorskip("pyarrow")
     model.save_pretrained(tmp_path / "model")
+    (tmp_path / "earlier.txt").write_text("an earlier text\n", encoding="utf-8")
     command = [sys.executable, "-W", "ignore", "-c", _KILLER, str(tmp_path), *SUFFIXES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     kills = [int(line) for line in done.stdout.split()]
-    assert len(kills) == len(SUFFIXES)
-    assert min(kills) >= 15
+    assert len(kills) == 4 * len(SUFFIXES)
+    assert min(kills) >= 9
 
 
 @pytest.mark.parametrize("left", ["OUT.partial/data", ".OUT.crc32.PID.tmp/OUT.crc32"])

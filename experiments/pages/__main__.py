@@ -18,11 +18,12 @@ from experiments.pages.markdown import GENERATED, between
 from experiments.places import DOCS, RESULTS, ROOT
 from experiments.records import entries
 from experiments.records.material import Material
+from experiments.records.paired import Paired
 
 
 def pages() -> dict[Path, str]:
     """The text of each page, as it should be."""
-    material, paired = Material.read(RESULTS), entries.read(RESULTS / "paired.json")
+    material, paired = Material.read(RESULTS), Paired.read(RESULTS / "paired.json")
     parts = {
         ROOT / "README.md": results.summary(material, paired),
         DOCS / "experiments.md": ideas.render(RESULTS),

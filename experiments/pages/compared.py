@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from banyan.evaluate.suites import LANGUAGES
 from experiments.figures.compared import PICTURE
 from experiments.pages.markdown import listed, section, table
-from experiments.pages.presets import interval, minus_tfidf
-from experiments.records import entries
 from experiments.records.material import Material
 from experiments.records.sets import NAMES, STS, WORDS
 from experiments.records.systems import CLASSIFICATION, PRESETS, RETRIEVAL, SYSTEMS, Compared, Figure, Measured, System
@@ -30,8 +27,7 @@ def compared(material: Material, folder: Path) -> str:
     every = Compared.read(material, folder)
     picture = f"![Quality against cost]({PICTURE.relative_to(PICTURE.parents[2]).as_posix()})"
     parts = [_how(every), "\n".join(_answers(every)), picture]
-    paired = entries.read(folder.parent / "paired.json")
-    parts += ["### Quality", _quality(every), _bullets(_of_quality(every, paired))]
+    parts += ["### Quality", _quality(every), _bullets(_of_quality(every))]
     parts += ["### Cost", _costs(every), _bullets(_of_costs(every))]
     parts += ["### Retrieval", _each(every, RETRIEVAL, RETRIEVAL.values()), RETRIEVED]
     parts += ["### Classification", _classification(every), CLASSIFIED]
@@ -124,19 +120,19 @@ def _steps(every: Compared, system: System, language: str = "en") -> str:
     return told if before is None else f"{told} after RoBERTa's {before:,}"
 
 
-def _of_quality(every: Compared, paired: dict[str, Any]) -> list[str]:
+def _of_quality(every: Compared) -> list[str]:
     means = {"sts": "English sentences", "languages": "the nine languages"}
-    sure = [f"{minus_tfidf(paired, group)} on {told}{interval(paired, group)}"
-            for group, told in means.items() if group in paired]  # fmt: skip
-    between = f": `default` minus TF-IDF is {listed(sure)}" if sure else ""
+    sure = [f"{found.value:+.1f} on {told}{found.interval()}"
+            for group, told in means.items() if (found := every.paired.of_means.get(group))]  # fmt: skip
+    between = f" `default` minus TF-IDF is {listed(sure)}." if sure else ""
     return [
         "\"Trained on\" is for English. Systems that were trained or counted here had the same corpus of 10 million "
         "words or a part of it, and in the nine languages the corpus of each language.",
         _why_glove(every),
         "ArguAna: Dice compares two texts at a time, which is too slow for retrieval.",
         "Two figures differ significantly if neither lies inside the other's interval (95% bootstrap interval over the "
-        "pairs of the sets; ± two standard deviations for several seeds). Section 13 has paired differences, which are "
-        f"more sensitive{between}.",
+        "pairs of the sets; ± two standard deviations for several seeds). Between `default` and TF-IDF, the paired "
+        f"differences of section 13 decide, which are more sensitive.{between}",
         _steps_in_languages(every),
     ]
 
@@ -306,9 +302,9 @@ def _best(every: Compared, of: str, asked: str) -> str:
     if not have:
         return f"**{asked}**: {NOT_MEASURED}."
     if len(have) == 1:
-        return f"**{asked}**: {_ranked(have)}; no other was measured."
+        return f"**{asked}**: {_ranked(every, of, have)}; no other was measured."
     have.sort(key=lambda pair: -pair[0].value)
-    told = f"**{asked}**: {_ranked(have)}."
+    told = f"**{asked}**: {_ranked(every, of, have)}."
     wishes: dict[str, Callable[[System], bool]] = {
         "Trained on your own text": lambda system: not system.pretrained,
         "With vectors": every.has_vectors,
@@ -316,17 +312,19 @@ def _best(every: Compared, of: str, asked: str) -> str:
     for wish, fulfils in wishes.items():
         rest = [(figure, system) for figure, system in have if fulfils(system)]
         if rest and rest[0] != have[0]:
-            told += f" {wish}: {_ranked(rest)}{'; no other was measured' if len(rest) == 1 else ''}."
+            told += f" {wish}: {_ranked(every, of, rest)}{'; no other was measured' if len(rest) == 1 else ''}."
         have = rest or have
     return told
 
 
-def _ranked(have: Ranked) -> str:
+def _ranked(every: Compared, of: str, have: Ranked) -> str:
     """The best system, those that are not significantly lower, and the next one."""
     (best, first), *rest = have
-    level = [f"{system.told} ({figure.value:.1f})" for figure, system in rest if best.level(figure)]
+    apart = [not every.level(first, system, of) for _, system in rest]
+    named = [f"{system.told} ({figure.value:.1f})" for figure, system in rest]
+    level = [name for name, lower in zip(named, apart, strict=True) if not lower]
     told = f"; not significantly lower: {listed(level)}" if level else ""
-    behind = (f"; then {system.told} ({figure.value:.1f})" for figure, system in rest if not best.level(figure))
+    behind = (f"; then {name}" for name, lower in zip(named, apart, strict=True) if lower)
     return f"{first.told} ({best.value:.1f}){told}{next(behind, '')}"
 
 

@@ -12,6 +12,7 @@ from experiments.places import RESULTS
 from experiments.records import entries
 from experiments.records.estimates import NOT_RUN, Estimate, clearly, difference
 from experiments.records.material import Material
+from experiments.records.paired import Paired
 from experiments.records.sets import NAMES, SPEARMAN, STS, WORDS
 
 PRESETS = {"paper": "banyan", "light": "light", "default": "default"}
@@ -62,7 +63,7 @@ def _sets() -> dict[str, tuple[str, str, str, str]]:
     return english | {name: (f"default-{code}", code, code, "multilang") for code, name in NAMES.items()}
 
 
-def good(material: Material, paired: dict[str, Any]) -> str:
+def good(material: Material, paired: Paired) -> str:
     """How good `default` is, in words: the generated part of docs/default.md."""
     records = material.records
     runs = [("default", "banyan"), *((f"default-{code}", code) for code in LANGUAGES)]
@@ -81,34 +82,15 @@ def good(material: Material, paired: dict[str, Any]) -> str:
     return "\n".join(f"- {line}" for line in told) + "\n\n" + given(entries.read(VERSIONS)["default"])
 
 
-def minus_tfidf(paired: dict[str, Any], group: str) -> str:
-    """The difference between `default` and TF-IDF on the mean of a group."""
-    return f"{_of_mean(paired, group)[0]:+.1f}"
-
-
-def interval(paired: dict[str, Any], group: str) -> str:
-    """The interval of that difference, in brackets; empty if it was not measured."""
-    if group not in paired:
-        return ""
-    low, high = _of_mean(paired, group)[1].split(" to ")
-    return f" (95% interval {float(low):+.1f} to {float(high):+.1f})"
-
-
-def _of_mean(paired: dict[str, Any], group: str) -> list[Any]:
-    at = paired[group]["columns"].index("minus TF-IDF")
-    return next(row for row in paired[group]["rows"] if row[0] == "mean")[at : at + 2]
-
-
-def _against_tfidf(material: Material, paired: dict[str, Any]) -> str:
+def _against_tfidf(material: Material, paired: Paired) -> str:
     """Paired differences from TF-IDF whose interval excludes 0."""
     means, kinds = [], {"better": [], "worse": []}  # type: tuple[list[str], dict[str, list[str]]]
     for group, told in (("sts", "English sentences"), ("languages", "nine languages")):
-        means.append(f"{minus_tfidf(paired, group)} on the mean of {told}{interval(paired, group)}")
-        at = paired[group]["columns"].index("minus TF-IDF")
-        for row in paired[group]["rows"]:
-            low, high = (float(end) for end in row[at + 1].split(" to "))
-            if row[0] != "mean" and (low > 0 or high < 0):
-                kinds["better" if low > 0 else "worse"].append(_SHORT[row[0]])
+        found = paired.of_means[group]
+        means.append(f"{found.value:+.1f} on the mean of {told}{found.interval()}")
+    for name, found in paired.of_sets.items():
+        if name in _SHORT and found.significant:
+            kinds["better" if found.low > 0 else "worse"].append(_SHORT[name])
     places = [f"significantly {kind} on {listed(names)}" for kind, names in kinds.items() if names]
     words = [material.records.score("default", "words").mean, material.baseline("words", ["mean"], "TF-IDF")]
     arguana = [material.records.figure("default", "arguana", "nDCG@10").mean, _arguana(material)[-1]]

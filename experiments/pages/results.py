@@ -11,12 +11,13 @@ from experiments.pages.ablations import ablations, controls
 from experiments.pages.claims import far_apart, in_short
 from experiments.pages.compared import compared
 from experiments.pages.markdown import given, listed, section, table
-from experiments.pages.presets import HISTORY, beside, interval, presets
+from experiments.pages.presets import HISTORY, beside, presets
 from experiments.pages.taught import running, taught
 from experiments.pages.translated import translated
 from experiments.records import entries
 from experiments.records.estimates import NOT_RUN, Estimate, paper_told
 from experiments.records.material import Material
+from experiments.records.paired import Paired
 from experiments.records.store import Records
 from experiments.records.systems import PRETRAINED, SYSTEMS, Compared, fastest
 from experiments.training.runs import EXPERIMENTS
@@ -30,7 +31,7 @@ def render(results: Path) -> str:
     material = Material.read(results)
     parts = [
         _opening(material, results),
-        section("At a glance", summary(material, entries.read(results / "paired.json"))),
+        section("At a glance", summary(material, Paired.read(results / "paired.json"))),
         tables.sentences(material),
         tables.words(material),
         tables.retrieval(material),
@@ -122,7 +123,7 @@ def _spacing(records: Records) -> str:
     return f"{told}. English sentences with training and test text in spaced form: {', '.join(found)}."
 
 
-def summary(material: Material, paired: dict[str, Any]) -> str:
+def summary(material: Material, paired: Paired) -> str:
     """The table of means, which README.md shows too. paired: the differences of `default` from TF-IDF."""
     records = material.records
     rows: list[list[Any]] = []
@@ -142,9 +143,10 @@ def summary(material: Material, paired: dict[str, Any]) -> str:
     columns += ["preset `default`", "TF-IDF of characters (no training)"]
     said = []
     for preset, run, of_languages in (("paper", "banyan", means[0]), ("default", "default", means[1])):
-        known = paired if preset == "default" else {}
-        apart = [_beside_tfidf("English sentences", records.score(run, "sts"), rows[0][-1], interval(known, "sts"))]
-        apart.append(_beside_tfidf("the nine languages", of_languages, nothing, interval(known, "languages")))
+        known = paired.of_means if preset == "default" else {}
+        sure = [known[group].interval() if group in known else "" for group in ("sts", "languages")]
+        apart = [_beside_tfidf("English sentences", records.score(run, "sts"), rows[0][-1], sure[0])]
+        apart.append(_beside_tfidf("the nine languages", of_languages, nothing, sure[1]))
         if any(apart):
             told = " and ".join(line for line in apart if line)
             said.append(f"- Compared with TF-IDF of characters, preset `{preset}` is {told}.")

@@ -105,7 +105,7 @@ def against(every: Compared, system: System, other: System) -> Against:
         ours, theirs = every.figure(system, task), every.figure(other, task)
         if ours and theirs:
             better = found.better if ours.value > theirs.value else found.worse
-            (found.level if ours.level(theirs) else better).append(task)
+            (found.level if every.level(system, other, task) else better).append(task)
             if ours.papers:
                 found.papers.append(task)
     return found

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from banyan.evaluate.suites import LANGUAGES
 from experiments.records.estimates import Estimate, paper_told
 from experiments.records.material import Material
+from experiments.records.paired import Paired
 from experiments.records.sets import CUTS, NAMES, SPEARMAN, STS, WORDS
 
 ENGLISH = "en"
@@ -173,6 +174,7 @@ class Compared(NamedTuple):
 
     material: Material
     found: dict[tuple[str, str], Measured]  # by name and language
+    paired: Paired
 
     @classmethod
     def read(cls, material: Material, folder: Path) -> Compared:
@@ -180,7 +182,8 @@ class Compared(NamedTuple):
         for path in sorted(folder.glob("*.json")):
             one = json.loads(path.read_text(encoding="utf-8"))
             records.setdefault((one["name"], one["language"]), []).append(one)
-        return cls(material, {key: Measured(some) for key, some in records.items()})
+        found = {key: Measured(some) for key, some in records.items()}
+        return cls(material, found, Paired.read(folder.parent / "paired.json"))
 
     def of(self, system: System, language: str = ENGLISH) -> Measured:
         return self.found.get((system.name, language)) or Measured()
@@ -248,6 +251,15 @@ class Compared(NamedTuple):
         line = next(line for line in content["rows"] if line[: len(row)] == row)
         low, high = line[content["columns"].index(system.counted) + 1].split(" to ")
         return Figure(value, float(low), float(high))
+
+    def level(self, one: System, other: System, of: str) -> bool:
+        """Whether two systems that have figures do not differ significantly. Paired differences decide if there are."""
+        if {one.name, other.name} == {"default", "tfidf"} and (difference := self.paired.of(of)):
+            return not difference.significant
+        figure, others = self.figure(one, of), self.figure(other, of)
+        assert figure
+        assert others
+        return figure.level(others)
 
     def papers_figure(self, system: System, of: str) -> Figure | None:
         found = self._in_the_paper(system, of)

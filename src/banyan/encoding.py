@@ -103,7 +103,7 @@ def encode_file(
     _refuse_no_file(out)
     with files.held(work, f"another process is writing {out}: wait for it, or stop it"):
         files.remove_orphans(out.parent.resolve(), block_sums.beside(out).name)
-        verifiable = any(sums.exists() for sums in _sums_of(out))
+        verifiable = block_sums.beside(out).exists() or _earlier_sums(out).exists()
         finished = out.exists() and verifiable and not (work / _RECORD).exists()
         if resume and finished and not overwrite:
             files.clear(work)  # a process may have been killed while it did this
@@ -125,13 +125,15 @@ def encode_file(
 def _write(model: Banyan, blocks: Iterator[list[str]], how: dict[str, Any], to: _Partial, bar: _LateBar) -> None:
     """Read, encode and write blocks, all at once. A block is written only after the one before it."""
     with ThreadPoolExecutor(1) as beside, _encoded(model, blocks, how) as encoded:
-        written = beside.submit(to.begin)
+        written: Future[None] | None = None
         for texts, vectors in encoded:
+            if written:
+                written.result()
+                bar.show(to.rows)
+            written = beside.submit(to.append, texts, vectors)
+        if written:
             written.result()
             bar.show(to.rows)
-            written = beside.submit(to.append, texts, vectors)
-        written.result()
-        bar.show(to.rows)
 
 
 def _encoded(model: Banyan, blocks: Iterator[list[str]], how: dict[str, Any]) -> AbstractContextManager[_Encoded]:
@@ -213,7 +215,7 @@ class _Partial:
 
     @cached_property
     def run(self) -> dict[str, Any]:
-        """What must be the same when the run is resumed."""
+        """What must be the same when the run is resumed. It takes a while, so a run without a record does not ask."""
         run = {"model": self.model.quick_fingerprint(), "input": self.corpus.fingerprint()}
         run |= {"normalisation": self.how["normalize"], "truncation": self.how["truncate_dim"]}
         return run | {"precision": self.how["precision"], "version of banyan": __version__}
@@ -242,6 +244,8 @@ class _Partial:
         self.bytes = self.bytes if self.rows else 0
         self.file = self.data.open("ab")
         self.file.truncate(self.bytes)
+        if not self.rows:
+            self._begin()
         self.beside = ThreadPoolExecutor(1)
         self.flushing: Future[None] | None = None
         self.saved = time.monotonic()
@@ -254,11 +258,7 @@ class _Partial:
                 self._save()
                 raise KeyboardInterrupt(f"stopped after {self.rows:,} rows, which are kept: --resume continues")
 
-    def begin(self) -> None:
-        """Prepare for the first block while it is encoded, unless an earlier run has."""
-        if self.finished or self.rows:
-            return
-        self.run  # noqa: B018  # takes a while
+    def _begin(self) -> None:
         head = self.writer.head(0)
         self.bytes = self.file.write(head)
         if self.writer.is_result:
@@ -296,36 +296,48 @@ class _Partial:
         self.saved, self.flushed = time.monotonic(), self.bytes
 
     def finish(self) -> None:
-        """Rename the result to OUT, write its checksums and empty the folder."""
+        """Write the checksums, rename the result to OUT and empty the folder.
+
+        A run that has no record and replaces nothing gets none for this: if it is killed here, it starts again."""
+        sums: BlockSums | None = None
         if not self.finished:
             self.file.flush()
             result = self.writer.finish(self.data, self.rows)
-            if result != self.data:
-                files.sync(result)
-            self._save(finished=True)
+            replaces = self.out.exists()
+            if self.record.exists() or replaces:
+                self._save(finished=True)
+            last = self.beside.submit(files.sync, result)
+            sums = self._sums(result)
+            if replaces:  # a file never has the checksums of another
+                block_sums.beside(self.out).unlink(missing_ok=True)
+            else:
+                block_sums.record(self.out, sums)
+            last.result()
+            if self.flushing:
+                self.flushing.result()
             self.file.close()
             self.finished = True
-            for sums in _sums_of(self.out):
-                sums.unlink(missing_ok=True)
+            _earlier_sums(self.out).unlink(missing_ok=True)
             os.replace(result, self.out)
+            files.sync(self.out.parent)
         if not block_sums.beside(self.out).exists():
-            block_sums.record(self.out, self._sums())  # flushes the folder, and so the new name of the result
+            block_sums.record(self.out, sums or block_sums.of_file(self.out))
         files.clear(self.folder)
 
-    def _sums(self) -> BlockSums:
-        """The checksums of OUT. Only its first block is read again, if it has the bytes that were appended."""
+    def _sums(self, result: Path) -> BlockSums:
+        """The checksums of the result. Only its first block is read again, if it has the bytes that were appended."""
         if not self.sums:
-            return block_sums.of_file(self.out)
-        self.sums.read_first(self.out)  # the head has changed
+            return block_sums.of_file(result)
+        self.sums.read_first(result)  # the head has changed
         return self.sums
 
 
 _RECORD = "progress.json"
 
 
-def _sums_of(out: Path) -> list[Path]:
-    """Where the checksums of OUT may be: ours, and those of earlier versions."""
-    return [block_sums.beside(out), Path(f"{out}{checksums.BESIDE}")]
+def _earlier_sums(out: Path) -> Path:
+    """Where the checksum of OUT is if an earlier version wrote it."""
+    return Path(f"{out}{checksums.BESIDE}")
 
 
 def _refuse_no_file(out: Path) -> None:
