@@ -14,7 +14,8 @@ from experiments.pages import numbers
 from experiments.pages import systems as page_systems
 from experiments.places import DOCS, ROOT
 from experiments.records import systems as compared_systems
-from experiments.records.systems import Figure
+from experiments.records.paired import Paired
+from experiments.records.systems import Compared, Figure
 
 
 class Made:
@@ -27,11 +28,27 @@ class Made:
         value = self.figures.get(system.name, {}).get(of)
         return None if value is None else Figure(value, value - 2, value + 2, papers=system.name in self.papers)
 
+    def level(self, one: Any, other: Any, of: str) -> bool:
+        return self.figure(one, of).level(self.figure(other, of))
+
     def of(self, system: Any) -> Any:
         return compared_systems.Measured([{"made": {"settings": {}}, **self.cost}] if system.name == "glove" else [])
 
     def trainings(self, system: Any) -> Any:
         yield self.of(system).training()
+
+
+@pytest.mark.parametrize(("interval", "level"), [("-2.2 to -0.7", False), ("-2.2 to 0.1", True), ("0.1 to 2.2", False)])
+def test_paired_differences_decide_between_default_and_tfidf(monkeypatch, interval, level):
+    row = ["STS-12", 61.0, 62.0, -1.4, interval]
+    paired = Paired({"sts": {"columns": ["", "default", "TF-IDF", "minus TF-IDF", "95%"], "rows": [row]}})
+    monkeypatch.setattr(Compared, "figure", lambda *_: Figure(61.0, 0.0, 100.0))  # all level by themselves
+    named = {system.name: system for system in compared_systems.SYSTEMS}
+    every = Compared(None, {}, paired)  # type: ignore[arg-type]
+    assert every.level(named["default"], named["tfidf"], "STS-12") == level
+    assert every.level(named["tfidf"], named["default"], "STS-12") == level
+    assert every.level(named["default"], named["glove"], "STS-12")
+    assert every.level(named["default"], named["tfidf"], "STS-13")  # has no paired difference
 
 
 def test_every_page_matches_the_json():

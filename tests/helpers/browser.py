@@ -53,3 +53,10 @@ def until(page: Any, condition: str, seconds: float = 20) -> None:
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(20)
+
+
+def inaccessible(page: Any) -> list[str]:
+    """What axe-core says is wrong on the page for people who see little, or use a keyboard or a screen reader."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    return [f"{problem['help']}: {node['html']}" for problem in found for node in problem["nodes"]]

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("lancedb")
 
-from tests.helpers.browser import chromium, opened, until
+from tests.helpers.browser import chromium, inaccessible, opened, until
 from tests.helpers.served import Served, served
 
 
@@ -325,7 +325,7 @@ def test_the_page_asks_for_a_key(browser, model_folder, tmp_path):
         assert page.locator("nav a").all_inner_texts()[0] != "Search"  # there is no index
 
 
-VIEWS = ("search?q=cat", "compare", "tree", "graph", "map")
+VIEWS = ("search?q=cat", "compare?a=the+cat+sat&b=a+dog+and+the+cat+sat", "tree", "graph", "map")
 NAMELESS = """[...document.querySelectorAll('input, select, textarea, button, [role=button]')].filter(one =>
     !one.labels?.length && !one.getAttribute('aria-label') && !one.textContent.trim()).map(one => one.outerHTML)"""
 
@@ -343,14 +343,16 @@ STYLE = "getComputedStyle(document.body)."
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_is_wider_than_the_screen(browser, server, width):
+def test_every_view_is_accessible_and_no_wider_than_the_screen(browser, server, width):
     for scheme in ("light", "dark"):
         with opened(browser, viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
             for view in VIEWS:
                 page.goto(f"{server.address}/#{view}")
                 page.reload()
                 page.wait_for_selector("#view *")
+                page.wait_for_load_state("networkidle")
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+                assert inaccessible(page) == [], (view, scheme)
             ink, back = (
                 sum(map(int, re.findall(r"\d+", page.evaluate(STYLE + each)))) for each in ("color", "backgroundColor")
             )

@@ -5,7 +5,7 @@
 
   const paint = (element, value, most) => {
     const strength = most > 0 ? Math.min(1, Math.abs(value) / most) : 0;
-    element.style.backgroundColor = `rgba(var(--${value < 0 ? "takes" : "adds"}), ${(0.75 * strength).toFixed(3)})`;
+    element.style.backgroundColor = `rgba(var(--${value < 0 ? "takes" : "adds"}), calc(var(--strongest) * ${strength.toFixed(3)}))`;
   };
   const sum = numbers => numbers.reduce((a, b) => a + b, 0);
   const largest = numbers => Math.max(...numbers.map(Math.abs), 1e-9);
@@ -13,7 +13,7 @@
   // A sentence as pieces, each over its characters.
   function sentence(tree, name, point) {
     const letters = characters(tree.text), words = drawing.leaves(tree);
-    const line = make("p", { class: "text pieces", dir: "auto", "aria-label": name });
+    const line = make("p", { class: "text pieces", dir: "auto", role: "group", "aria-label": name });
     let done = 0;
     const pieces = words.map(({ start, end, label }, i) => {
       if (start > done) line.append(letters.slice(done, start).join(""));
