@@ -348,12 +348,15 @@ def _smallest(every: Compared) -> str:
 
 
 def _least_to_train(every: Compared) -> str:
-    """The shortest and the longest training, on a CPU and on a GPU."""
+    """The shortest and the longest training, on a CPU and on a GPU that no other run shared."""
     took: dict[str, dict[str, float]] = {"on a CPU": {}, "on a GPU": {}}
+    shared = []
     for system in SYSTEMS:
         if every.has_vectors(system) and not system.pretrained:
             for one in every.trainings(system):
-                if one.seconds is not None:
+                if one.seconds is not None and one.at_once > 1:
+                    shared.append(f"{system.told} ({clock(one.seconds)}, {one.at_once} concurrent runs)")
+                elif one.seconds is not None:
                     took["on a GPU" if one.gpu else "on a CPU"][system.told] = one.seconds
     told = []
     for where, have in took.items():
@@ -361,7 +364,8 @@ def _least_to_train(every: Compared) -> str:
             short, long = _ends(have)
             fastest, slowest = f"is the fastest ({clock(have[short])})", f"the slowest ({clock(have[long])})"
             told.append(f"{where} {short} {fastest}, {long} {slowest}")
-    return f"**time to train**, systems with vectors: {'; '.join(told)}." if told else ""
+    apart = f" Timed only on a shared GPU, and so not compared: {listed(shared)}." if shared else ""
+    return f"**time to train**, systems with vectors: {'; '.join(told)}.{apart}" if told else ""
 
 
 def _ends(have: Mapping[str, float]) -> tuple[str, str]:

@@ -136,6 +136,7 @@ class Training(NamedTuple):
     memory: int | None  # bytes
     gpu: str = ""  # its name; "" for a CPU
     of_gpu: bool = False  # memory is of the GPU, not of the process
+    at_once: int = 1  # runs on the same GPU
 
 
 class Measured:
@@ -201,7 +202,8 @@ class Compared(NamedTuple):
             at_once = f", {best['sharing']} concurrent runs" if best["sharing"] > 1 else ""
             of_gpu = best["machine"].get("device") != "cpu"
             gpu = f"{best['machine']['name']}{at_once}" if of_gpu else ""
-            yield Training(best["training"]["seconds"], best["training"]["peak_memory_bytes"], gpu, of_gpu)
+            took, memory = best["training"]["seconds"], best["training"]["peak_memory_bytes"]
+            yield Training(took, memory, gpu, of_gpu, best["sharing"])
         yield self.of(system).training()
 
     def steps_before(self, system: System, language: str = ENGLISH) -> int | None:

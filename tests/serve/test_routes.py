@@ -8,6 +8,7 @@ import re
 import pytest
 
 from banyan.errors import BanyanError
+from banyan.serve import openapi
 from banyan.serve.app import App
 from banyan.serve.cors import check_origins
 from banyan.serve.hosts import LOCAL
@@ -115,6 +116,13 @@ def test_a_page_for_this_machine_answers_no_other_name(app, host):
 def test_a_page_for_this_machine_answers_no_request_without_a_name(app):
     app.service.hosts = frozenset(LOCAL)
     assert ask(app, "GET", "/")[0] == 403
+
+
+@pytest.mark.parametrize("hosts", [None, frozenset(LOCAL)])
+def test_the_document_of_a_page_for_this_machine_says_that_other_names_are_refused(app, hosts):
+    app.service.hosts = hosts
+    paths = openapi.document(app.service, ROUTES)["paths"].values()
+    assert all(("403" in each["responses"]) == bool(hosts) for found in paths for each in found.values())
 
 
 def test_what_is_no_origin_is_refused():

@@ -18,6 +18,7 @@ _ABOUT = (
     "Unknown fields are ignored, and null counts as missing."
 )
 _ANY = {401: "the API key is missing or wrong", 405: "method not allowed", 500: "internal server error"}
+_ONLY_LOCAL = {403: "the Host is none of the names of this machine"}
 _POST = {408: "the body arrived too slowly", 429: "overloaded: try again after Retry-After seconds"}
 _OPENAI_POST = {400: "invalid, or too many texts or tokens", 404: "unknown model", 413: "too many bytes"}
 _TEI_POST = {400: "empty, or not JSON", 413: "too many texts, tokens or bytes", 422: "invalid"}
@@ -27,7 +28,7 @@ def document(service: Service, routes: Iterable[Route]) -> Schema:
     schemas = Schemas(service)
     paths: Schema = {}
     for route in routes:
-        operation = _operation(route, route.describe(schemas))
+        operation = _operation(route, route.describe(schemas), _ANY | (_ONLY_LOCAL if service.hosts else {}))
         if service.key:
             operation["security"] = [{"key": []}] if route.needs_key else []
         paths.setdefault(route.path, {})[route.method.lower()] = operation
@@ -38,7 +39,7 @@ def document(service: Service, routes: Iterable[Route]) -> Schema:
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}
 
 
-def _operation(route: Route, described: Operation) -> Schema:
+def _operation(route: Route, described: Operation, refused: dict[int, str]) -> Schema:
     operation: Schema = {"summary": route.summary}
     if described.request:
         fields, required, example = described.request
@@ -47,13 +48,13 @@ def _operation(route: Route, described: Operation) -> Schema:
     good: Schema = {"description": "success"}
     if described.answer is not None:
         good["content"] = {described.media_type: {"schema": described.answer}}
-    operation["responses"] = {"200": good, **_errors(route, described)}
+    operation["responses"] = {"200": good, **_errors(route, described, refused)}
     return operation
 
 
-def _errors(route: Route, described: Operation) -> Schema:
+def _errors(route: Route, described: Operation, refused: dict[int, str]) -> Schema:
     openai = is_openai(route.path)
-    statuses = _ANY | (described.errors or {})
+    statuses = refused | (described.errors or {})
     if route.method == "POST":
         statuses |= _POST | (_OPENAI_POST if openai else _TEI_POST)
     schema = {"$ref": f"#/components/schemas/{'OpenAIError' if openai else 'Error'}"}
