@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import re
 import subprocess
 import sys
 
@@ -333,6 +334,21 @@ def test_figures_say_whether_their_texts_also_chose(base, tmp_path, monkeypatch)
         assert f"held-out texts, {told}" in (tmp_path / str(enough) / "README.md").read_text()
 
 
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_class_of_equal_texts_does_not_let_other_held_out_texts_be_learned(pair):
+    """Its texts cannot be on both sides. All of them are learned, and none is held out."""
+    rng = np.random.default_rng(0)
+    once = [" ".join(f"w{word}" for word in rng.integers(0, 500, 6)) for _ in range(300)]
+    given = [*once * 3, "odd one out here", "odd one out here"]
+    target = np.eye(3)[[*rng.integers(2, size=300).tolist() * 3, 2, 2]]
+    columns = [given, [text[::-1] for text in given]] if pair else [given]
+    train, held = split(columns, target, seed=0)
+    learned, kept = ({given[i] for i in some} for some in (train, held))
+    assert not learned & kept
+    assert target[held].sum(0).all(where=[True, True, False])
+    assert target[train].sum(0)[2] == 2
+
+
 def test_what_was_not_held_out_has_no_figures(base, tmp_path, capsys):
     train_classifier(base, (["a cat", "a house"], ["x", "y"]), tmp_path / "two", epochs=1)
     assert "none were held out: nothing is measured, and probabilities are not calibrated" in capsys.readouterr().err
@@ -349,6 +365,19 @@ def test_two_texts_and_a_label_without_pair_are_explained(tmp_path):
     (tmp_path / "a.csv").write_text("sentence1,sentence2,label\na,b,0\nc,d,1\n")
     with pytest.raises(BanyanError, match=r"a text and a label \(for two texts and a label, add --pair; in Python"):
         read_labelled(tmp_path / "a.csv")
+
+
+def test_without_matplotlib_only_the_picture_is_missing(base, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    found = train_classifier(base, texts(100), tmp_path / "plain", epochs=1)
+    told = capsys.readouterr().err
+    assert re.search(r"there is no confusion\.png\. Drawing it needs matplotlib.*pip install matplotlib", told, re.DOTALL)
+    assert "Accuracy:" in told
+    assert found.predict(["the cat"])
+    assert not (tmp_path / "plain" / "confusion.png").exists()
+    card = (tmp_path / "plain" / "README.md").read_text()
+    assert "Accuracy" in card
+    assert "confusion.png" not in card
 
 
 # --- The command -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ _NUMBERS = 20  # classes up to which cells show numbers
 
 def draw(confusion: np.ndarray, classes: list[str], out: Path) -> None:
     """Write a PNG: a row per true class, a column per predicted class, coloured by the share of the row."""
-    with needs("Drawing the confusion matrix", "train"):
+    with needs("Drawing it"):
         from matplotlib.figure import Figure
 
     shown = np.sort(np.argsort(-confusion.sum(1), kind="stable")[:MOST])

@@ -27,7 +27,7 @@ def split(
     """Return the positions of the texts to learn from and of those held out, in order.
 
     columns: the texts; or first and second texts of pairs. target: 0 or 1 [n, C]. Classes are held out in proportion,
-    with at least one text of each class that has several."""
+    with at least one text of each class that has several, if the others do not repeat it."""
     n = len(target)
     rng = np.random.default_rng(seed)
     wanted = int(min(max(share * n, 1), MOST))
@@ -35,11 +35,14 @@ def split(
     texts = _Words(columns[0]) if len(columns) == 1 else None
     good = pool[~texts.part_of_longer(pool)] if texts else _rarely_repeated(columns, pool, 2 * wanted)
     held = _in_proportion(target, good, wanted, rng)
-    train = np.setdiff1d(np.arange(n), held)
-    known = texts.parts_of(held, train) if texts else _same(columns, held, train)
-    without = train[~known]
-    lost = (target[train].any(0) & ~target[without].any(0)).any()
-    return (train if lost else without), held
+    while True:
+        train = np.setdiff1d(np.arange(n), held)
+        known = texts.parts_of(held, train) if texts else _same(columns, held, train)
+        lost = target[train].any(0) & ~target[train[~known]].any(0)
+        if not lost.any():
+            return train[~known], held
+        needed = train[known & target[train][:, lost].any(1)]  # to keep them, hold out nothing that has them
+        held = held[~(texts.holders(held, needed) if texts else _same(columns, needed, held))]
 
 
 def halved(
@@ -50,7 +53,7 @@ def halved(
     if len(held) < ENOUGH:
         return held, held
     choosing, measuring = split([[column[i] for i in held] for column in columns], target[held], seed, share=0.5)
-    return held[choosing], held[measuring]
+    return (held[choosing], held[measuring]) if len(measuring) >= ENOUGH / 4 else (held, held)
 
 
 def _in_proportion(target: np.ndarray, good: np.ndarray, wanted: int, rng: np.random.Generator) -> np.ndarray:
@@ -81,11 +84,11 @@ def _rarely_repeated(columns: Sequence[Sequence[str]], pool: np.ndarray, wanted:
     return pool[most <= limit]
 
 
-def _same(columns: Sequence[Sequence[str]], held: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Which pairs have a text of a held-out pair."""
+def _same(columns: Sequence[Sequence[str]], others: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Which of some pairs have a text of the others."""
     numbers = _numbered(columns)
-    texts = np.concatenate([column[held] for column in numbers])
-    return np.isin(numbers[0][train], texts) | np.isin(numbers[1][train], texts)
+    texts = np.concatenate([column[others] for column in numbers])
+    return np.isin(numbers[0][some], texts) | np.isin(numbers[1][some], texts)
 
 
 def _numbered(columns: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -140,3 +143,13 @@ class _Words:
             among = outer if length >= _SHORTEST else outer[self.sizes[outer] == length]
             found[inner] = np.isin(self._hash(self.starts[some[inner]], length), self._windows(length, among))
         return found
+
+    def holders(self, outer: np.ndarray, some: np.ndarray) -> np.ndarray:
+        """Which of the outer texts have one of some texts, as `parts_of` finds it."""
+        found = np.zeros(len(self.sizes), bool)
+        for length in np.unique(self.sizes[some]).tolist():
+            own = self._hash(self.starts[some[self.sizes[some] == length]], length)
+            among = outer[self.sizes[outer] >= length] if length >= _SHORTEST else outer[self.sizes[outer] == length]
+            hit = np.isin(self._windows(length, among), own)
+            found[np.repeat(among, self.sizes[among] - length + 1)[hit]] = True
+        return found[outer]

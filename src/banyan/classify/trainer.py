@@ -149,7 +149,7 @@ def learned(
     display.note(f"epoch {progress.best_epoch} of {progress.epoch} is the best ({took})")
     if not held_out:
         untold = "nothing is measured, and probabilities are not calibrated"
-        display.note(f"no class has two texts, so none were held out: {untold}")
+        display.note(f"no class has two different texts, so none were held out: {untold}")
         return found, None
     scores = calibration(scores_of(found.features, head, measuring.texts))
     p = probabilities(scores, learner.several)
@@ -197,7 +197,11 @@ def _write(
     found.model.taught_by = teacher_of(before.folder) if before.folder else before.taught_by
     found.save_pretrained(folder.out)
     if figures and figures.confusion is not None:
-        picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
+        try:
+            picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
+        except BanyanError as error:  # matplotlib is not installed
+            display.note(f"there is no {CONFUSION}. {error}")
+            figures = replace(figures, confusion=None)
     text = card.model_card(found.model, card.text_since(told, before.folder))
     files.write_text(folder.out / CARD, with_classifier(text, found, figures))
     folder.checkpoint.unlink(missing_ok=True)
