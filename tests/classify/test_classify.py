@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import re
+import signal
 import subprocess
 import sys
 
@@ -371,7 +371,7 @@ def test_without_matplotlib_only_the_picture_is_missing(base, tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     found = train_classifier(base, texts(100), tmp_path / "plain", epochs=1)
     told = capsys.readouterr().err
-    assert re.search(r"there is no confusion\.png\. Drawing it needs matplotlib.*pip install matplotlib", told, re.DOTALL)
+    assert re.search(r"no confusion\.png\. Drawing it needs matplotlib.*pip install matplotlib", told, re.DOTALL)
     assert "Accuracy:" in told
     assert found.predict(["the cat"])
     assert not (tmp_path / "plain" / "confusion.png").exists()
