@@ -361,6 +361,11 @@ def test_what_was_not_held_out_has_no_figures(base, tmp_path, capsys):
     ]
 
 
+def test_a_known_name_shows_a_header(tmp_path):
+    (tmp_path / "a.csv").write_text("text,department\na b,post\nb c,shop\nc d,post\n")
+    assert read_labelled(tmp_path / "a.csv")[0].classes() == ["post", "shop"]
+
+
 def test_two_texts_and_a_label_without_pair_are_explained(tmp_path):
     (tmp_path / "a.csv").write_text("sentence1,sentence2,label\na,b,0\nc,d,1\n")
     with pytest.raises(BanyanError, match=r"a text and a label \(for two texts and a label, add --pair; in Python"):

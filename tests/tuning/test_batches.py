@@ -12,6 +12,7 @@ from banyan.tuning import mining
 from banyan.tuning.batches import NONE, prepared
 from banyan.tuning.examples import Examples, paired_by_label
 from banyan.tuning.mining import hard_negatives
+from banyan.tuning.reading import read_examples
 from tests.helpers.models import tiny_model
 
 NOBODY = Examples.of([], [])
@@ -51,6 +52,27 @@ def test_links_count_when_the_example_that_makes_them_is_in_another_batch():
 def test_a_negative_that_belongs_to_a_first_text_is_left_out():
     made = batches(["cat", "dog"], ["tree", "house"], ["mat", "tree"])
     assert left_out(made) == {(0, 3)}
+
+
+def test_texts_that_differ_only_in_case_are_one_text():
+    made = batches(["a cat", "A Cat", "the mat"], ["a dog", "a house", "A DOG"], ["", "", "A HOUSE"])
+    # Both cats have the dog and the house; the mat has the dog.
+    assert left_out(made) == {(0, 1), (1, 0), (0, 2), (1, 2), (2, 0), (0, 3), (1, 3)}
+
+
+def test_a_text_with_two_labels_has_no_negatives_of_either():
+    rows = {"text": ["cat", "dog", "cat", "mat", "house", "tree"], "label": list("aabbcc")}
+    for source in (rows, {"text": ["cat", "dog", "mat", "house", "tree"], "label": [["a", "b"], "a", "b", "c", "c"]}):
+        examples = read_examples(source).examples
+        made = prepared(examples, NOBODY, tiny_model().tokenizer, 512)[0]
+        labels = {"cat": "ab", "dog": "a", "mat": "b", "house": "c", "tree": "c"}
+        expected = {
+            (row, column)
+            for row, text in enumerate(examples.first)
+            for column, other in enumerate(examples.second)
+            if row != column and set(labels[text]) & set(labels[other])
+        }
+        assert left_out(made) == expected
 
 
 def test_texts_of_one_label_are_no_negatives():

@@ -79,6 +79,15 @@ def test_every_second_text_of_an_equal_first_text_is_right():
     assert data.judgements["q0"] == data.judgements["q1"] == {"d0": 1, "d1": 1}
 
 
+def test_texts_that_differ_only_in_case_find_the_same():
+    data = measuring.as_retrieval(Examples.of(["q a", "Q A"], ["b", "c"]))
+    assert data.judgements["q0"] == data.judgements["q1"] == {"d0": 1, "d1": 1}
+    labels = np.array([0, 0, 1, 1])
+    of_two = measuring.as_retrieval(Examples.of(["x", "y", "x", "z"], ["y", "x", "z", "x"], label=labels))
+    assert of_two.documents == ["y", "x", "z"]
+    assert of_two.judgements["q0"] == {"d0": 1, "d2": 1}  # x has both labels
+
+
 def test_a_text_with_a_label_finds_others_of_its_label_but_not_itself():
     examples, _ = paired_by_label(APART, np.arange(N) % 4)
     knows = SimpleNamespace(encode=lambda texts: np.eye(4)[[APART.index(text) % 4 for text in texts]], config=Config())

@@ -28,9 +28,9 @@ def tsv(path: Path, *columns: list, header: str = "") -> Path:
     return write(path, "".join(f"{row}\n" for row in ([header] if header else []) + rows))
 
 
-def refusal(source, columns=None) -> str:
+def refusal(source, columns=None, labels=False) -> str:
     with pytest.raises(BanyanError) as caught:
-        read_examples(source, columns)
+        read_examples(source, columns, labels)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -41,7 +41,8 @@ def test_the_first_two_columns_belong_together_if_nothing_names_them(tmp_path):
     assert (read.examples.first, read.examples.second) == (FIRST, SECOND)
     assert read.examples.negative is read.examples.score is None
     assert read.note == (
-        f"Reading from {path}: column 1 and column 2 as texts that belong together; ignored: column 3."
+        f"Reading from {path}, whose first line is read as an example: column 1 and column 2 as texts that belong "
+        "together; ignored: column 3."
     )
     assert read.report.summary("example") == "2 lines read from 1 file, 2 examples kept."
 
@@ -160,6 +161,32 @@ def test_texts_of_one_label_belong_together(tmp_path, labels):
     assert read_examples((texts, [0, 1] * 3)).examples.label is not None
 
 
+def test_labels_need_no_known_name_if_they_are_asked_for(tmp_path):
+    texts, labels = ["a b", "b c", "c d", "d e"], ["x", "y", "x", "y"]
+    path = tsv(tmp_path / "a.tsv", texts, labels, ["u"] * 4, header="ticket me\tdesk\tother")
+    assert read_examples(path, ["ticket me", "desk"], labels=True).examples.label is not None
+    assert "name the text and its label" in refusal(path, labels=True)
+    assert read_examples((texts, labels), labels=True).examples.label is not None
+    assert read_examples((texts, labels)).examples.label is None
+
+
+def test_numbers_under_a_word_show_a_header_in_any_column(tmp_path):
+    path = tsv(tmp_path / "a.tsv", ["1", "2"], FIRST, SECOND, header="id me\tfirst me\tsecond me")
+    read = read_examples(path)
+    assert (read.examples.first, read.examples.second) == (FIRST, SECOND)
+    assert read.note.endswith("first me and second me as texts that belong together; ignored: id me.")
+    path = tsv(tmp_path / "b.tsv", FIRST, SECOND, OTHER, header="text\tsecond me\tthird me")
+    assert "has 3 columns of text: choose two" in refusal(path)
+
+
+def test_long_fields_are_read_and_open_quotes_are_found(tmp_path):
+    long = "long " * 40_000
+    assert read_examples(write(tmp_path / "a.csv", f"a b,{long}\nc d,d e\n")).report.kept == 2
+    assert ":2: a quote (\") is opened in this row and never closed" in refusal(
+        write(tmp_path / "b.csv", 'a b,b c\n"c d,d e\ne f,f g\n')
+    )
+
+
 def test_what_is_dropped_is_counted_by_reason():
     first, second = ["a b", "  ", "c d", None, "e\nf", "g"], ["x", "x", "c d", "x", "y", "z"]
     report = read_examples((first, second)).report
@@ -185,7 +212,7 @@ def test_labels_that_are_read_as_texts_raise_a_doubt():
     [
         ("a.tsv", "a b\tc d\n", ("x", "y"), ":1: there is no column 'x'; the first line reads a b, c d"),
         ("a.tsv", "a b\tc d\n", ("x",), "expected the names of two or three different columns, not x"),
-        ("a.tsv", "a b\n", None, "has 1 column of text: choose two texts that belong together with --columns"),
+        ("a.csv", "a b;b c\nc d;d e\n", None, "has one column: columns are separated by commas in a .csv file"),
         ("a.tsv", "query\tdocument\na\tb\nc\n", None, ":3: expected at least 2 columns separated by a tab, found 1"),
         ("a.csv", "sentence1,sentence2,label\na,b,0\nc,d,no\n", None, ":3: expected a number as the score, found 'no'"),
         ("a.csv", "sentence1,sentence2,label\na,b,1\nc,d,1\n", None, "every score in"),

@@ -99,6 +99,13 @@ def test_a_negative_from_the_other_side_is_removed():
     assert train.negative.count("") <= 20
 
 
+def test_texts_that_differ_only_in_case_are_on_one_side():
+    first, second = [f"a{i}" for i in range(200)], [f"b{i}" for i in range(200)]
+    train, held_out = split(Examples.of([*first, *map(str.upper, first)], [*second, *second]), 0)
+    assert held_out
+    assert not {text.lower() for text in texts_of(train)} & {text.lower() for text in texts_of(held_out)}
+
+
 @pytest.mark.parametrize(("labels", "held"), [(4, 40), (80, 40), (200, 40)])
 def test_pairs_by_label_are_held_out_by_text(labels, held):
     n = 400

@@ -264,5 +264,7 @@ def test_what_cannot_work_is_refused(base, tmp_path):
         banyan.tune(base, words(20), tmp_path / "out", **{**HOW, "batch_size": 1})
     with pytest.raises(BanyanError, match="are for `banyan train`"):
         banyan.tune(base, words(20), tmp_path / "out", infonce_weight=1.0, **HOW)
+    with pytest.raises(BanyanError, match="hard negatives are for examples without scores"):
+        banyan.tune(base, replace(words(20), score=np.arange(20.0)), tmp_path / "out", hard_negatives=1, **HOW)
     with pytest.raises(BanyanError, match="settings of `banyan tune`"):
         banyan.train(tmp_path / "text.txt", tmp_path / "out", preset="tuned", quiet=True)

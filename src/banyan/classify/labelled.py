@@ -12,7 +12,7 @@ import numpy as np
 from banyan.corpus.parallel import EMPTY_SIDE, names_columns, on_one_line
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.errors import BanyanError
-from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, is_missing
+from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, has_header, is_missing
 from banyan.tuning.reading import NO_LABEL, columns_of, opened
 
 _SAMPLE = 200  # rows that show whether the first line of a file is a header
@@ -168,7 +168,7 @@ def _layout(table: Table, columns: Sequence[str] | None, pair: bool) -> tuple[tu
         raise BanyanError(f"{table.name}: {_CHOOSE.format(wanted=wanted)}{two}; they are {held}")
     places = tuple(range(2 + pair))
     rows = [values for _, values in islice(table.rows(places, Report(), header=False), _SAMPLE)]
-    return places, names_columns(table.names) and rows[0][-1] not in [values[-1] for values in rows[1:]]
+    return places, has_header(table, rows) and rows[0][-1] not in [values[-1] for values in rows[1:]]
 
 
 def _plain(table: Table) -> list[str]:

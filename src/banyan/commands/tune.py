@@ -26,7 +26,7 @@ stopped or killed."""
 EXAMPLES = (
     "banyan tune model/ pairs.tsv --out tuned/",
     "banyan tune model/ tickets.jsonl --columns title body --out tuned/",
-    "banyan tune model/ news.csv --columns text topic --out tuned/",
+    "banyan tune model/ news.csv --columns headline desk --labels --out tuned/",
     "banyan tune model/ pairs.tsv --out tuned/ --hard 2",
     "banyan tune model/ pairs.tsv --out tuned/ --resume",
 )
@@ -43,6 +43,8 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write the tuned model to")
     columns = "names of two or three columns to read, in the order above"
     parser.add_argument("--columns", nargs="+", metavar="NAME", help=columns)
+    labels = "the second column has labels, whatever its name: texts with the same label belong together"
+    parser.add_argument("--labels", action="store_true", help=labels)
     config, group = Config.from_preset(TUNED), parser.add_argument_group("tuning")
     hard = "hard negatives of each pair, mined with the model itself before every epoch (default: 0)"
     group.add_argument("--hard", type=int, dest="hard_negatives", default=argparse.SUPPRESS, metavar="N", help=hard)

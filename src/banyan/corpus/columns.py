@@ -36,7 +36,7 @@ class TableFile:
         if kind in (None, "text"):
             raise BanyanError(
                 f"{path} cannot be read as {what}: its name must end in .tsv, .csv, .jsonl or .parquet "
-                "(for two files of lines: paste en.txt ha.txt > pairs.tsv)"
+                "(for two files of lines: paste first.txt second.txt > pairs.tsv)"
             )
         if self.path.exists() and not self.path.is_file():
             raise BanyanError(f"{path} is not a file: {what} are read from one file, several times")

@@ -49,6 +49,8 @@ class Report:
         text = ", ".join(parts) + "."
         if self.repaired:
             text += f" Repaired: {_list(self.repaired)}."
+        if BAD_BYTES in self.repaired:
+            text += " If the text has another encoding, convert it first: iconv -f latin1 -t utf-8."
         aside = {"empty": self.empty_files, "skipped because their suffix is unknown": self.skipped_files}
         if any(aside.values()):
             text += f" Files: {_list({what: count for what, count in aside.items() if count})}."

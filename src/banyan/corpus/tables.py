@@ -16,6 +16,7 @@ from banyan.support.needs import needs
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)  # the base classes of pyarrow's errors
+_LONGEST_FIELD = (1 << 31) - 1  # characters; Python's own limit is 131,072
 USUAL = "text"  # the name of the text column in most data sets
 
 
@@ -64,14 +65,18 @@ def csv_rows(path: Path, report: Report, moved: Moved) -> Iterator[list[str]]:
         rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         rows = csv.reader(lines, strict=True)
-    width = None
+    csv.field_size_limit(_LONGEST_FIELD)
+    width, before = None, 0
     try:
         for row in rows:
             width = width or len(row)
             if len(row) > width and any(row[width:]):
                 raise BanyanError(f"{path}:{rows.line_num}: {len(row)} fields, but the first line has {width}")
+            before = rows.line_num
             yield row
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise BanyanError(f"{path}:{before + 1}: a quote (\") is opened in this row and never closed") from None
         raise BanyanError(f"{path}:{rows.line_num}: {error}") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from banyan.corpus.report import Report
 from banyan.corpus.store import Store
 from banyan.errors import BanyanError
 from banyan.model.graph import runs_of_tokens
+from banyan.support.needs import needs
 from banyan.tokenizer import Tokenizer
-from banyan.tuning.examples import Examples
+from banyan.tuning.examples import Examples, numbered
 
 NONE = -1  # instead of the number of a text
 
@@ -22,27 +24,39 @@ class Known:
     """What is known about all examples."""
 
     table: np.ndarray  # int64 [n, columns]: the numbers of the first and the second text and of any negatives, or NONE
+    same: np.ndarray  # int64 [texts]: the first text that differs only in case, or the text itself
     group: np.ndarray  # int64 [texts]: equal for texts that are linked by examples; NONE for those that only negate
     pairs: np.ndarray  # int64, sorted: the examples as pairs of texts, in both orders, each as one number
     label: np.ndarray | None  # int64 [n]
+    labels: Any  # of each text: a sparse matrix of scipy [texts, labels], or None
     score: np.ndarray | None  # float64 [n]
 
     @classmethod
-    def of(cls, table: np.ndarray, examples: Examples, texts: int) -> Known:
-        """texts: how many there are."""
-        group = np.full(texts, NONE)
+    def of(cls, table: np.ndarray, examples: Examples, same: np.ndarray) -> Known:
+        texts, group = len(same), np.full(len(same), NONE)
         whole = (table[:, :2] != NONE).all(1)
-        first, second = table[whole, :2].T
+        first, second = same[table[whole, :2]].T
         for text in (first, second):
             group[text] = examples.group[whole]
         pairs = np.unique([first * texts + second, second * texts + first])
-        return cls(table, group, pairs, examples.label, examples.score)
+        label = examples.label
+        labels = None if label is None else _labels(np.append(first, second), np.tile(label[whole], 2), same)
+        return cls(table, same, group[same], pairs, label, labels, examples.score)
 
     def belong(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Whether texts are equal, or make up an example together, bool [n]."""
+        first, second = self.same[first], self.same[second]
         code = first * len(self.group) + second
         place = np.minimum(np.searchsorted(self.pairs, code), len(self.pairs) - 1)
         return (first == second) | (self.pairs[place] == code)
+
+
+def _labels(text: np.ndarray, label: np.ndarray, same: np.ndarray) -> Any:
+    with needs("Tuning", "train"):
+        from scipy import sparse
+
+    shape = len(same), int(label.max(initial=-1)) + 1
+    return sparse.coo_matrix((np.ones(len(text), np.float32), (text, label)), shape).tocsr()[same]
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,7 @@ class Batches:
 
     def has_negatives(self) -> bool:
         """Whether a first text has any negative, in any batch."""
-        first, second = (np.unique(column) for column in self.table[:, :2].T)
+        first, second = (np.unique(self.known.same[column]) for column in self.table[:, :2].T)
         if (self.table[:, 2:] != NONE).any() or len(first) * len(second) > len(self.known.pairs) + len(first):
             return True
         return not self.known.belong(np.repeat(first, len(second)), np.tile(second, len(first))).all()
@@ -109,15 +123,15 @@ class Batches:
 
     def left_out(self) -> np.ndarray:
         """Which second texts and negatives are no negatives of a first text, bool [n, n + M]: a text that is equal or
-        makes up an example with it, and a second text with the same label. Its own second text is not among them."""
+        makes up an example with it, and a second text with one of its labels. Its own second text is not among them."""
         n, texts = len(self), self.texts()
         first, others, group = texts[:n], texts[n:], self.known.group
         found = group[first, None] == group[others]
         row, column = np.nonzero(found)
         found[row, column] = self.known.belong(first[row], others[column])
-        if self.known.label is not None:
-            label = self.known.label[self.indices]
-            found[:, :n] |= label[:, None] == label
+        if self.known.labels is not None:
+            own, other = self.known.labels[first], self.known.labels[others[:n]]
+            found[:, :n] |= (own @ other.T).toarray() > 0
         np.fill_diagonal(found, False)
         return found
 
@@ -134,8 +148,10 @@ def prepared(train: Examples, held_out: Examples, tokenizer: Tokenizer, max_piec
             digest.update(b"none" if array is None else array.tobytes())
     store = Store(tokens, offsets, Report(), digest.hexdigest())
     some = np.append(np.diff(offsets) > 0, False)  # the last for NONE
+    (equal,) = numbered(list(number))
+    same = np.unique(equal, return_index=True)[1][equal]
     train_part, held_out_part = (
-        _of(store, table, examples, some) for table, examples in zip(tables, (train, held_out), strict=True)
+        _of(store, table, examples, some, same) for table, examples in zip(tables, (train, held_out), strict=True)
     )
     _check(train_part)
     return train_part, held_out_part
@@ -167,7 +183,7 @@ def _cut(tokens: np.ndarray, offsets: np.ndarray, most: int) -> tuple[np.ndarray
     return runs_of_tokens(tokens, offsets[:-1], np.minimum(np.diff(offsets), most))
 
 
-def _of(store: Store, table: np.ndarray, examples: Examples, some: np.ndarray) -> Batches:
+def _of(store: Store, table: np.ndarray, examples: Examples, some: np.ndarray, same: np.ndarray) -> Batches:
     table = np.where(some[table], table, NONE)  # a negative without tokens is none
     whole = np.flatnonzero((table[:, :2] != NONE).all(1))
-    return Batches(store, Known.of(table, examples, len(store)), whole)
+    return Batches(store, Known.of(table, examples, same), whole)

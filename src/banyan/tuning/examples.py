@@ -1,4 +1,6 @@
-"""Examples: texts that belong together, and which examples are linked by equal texts."""
+"""Examples: texts that belong together, and which examples are linked by equal texts.
+
+Texts are equal if they differ only in case: most models read them as one."""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Examples:
 def numbered(*columns: Sequence[str]) -> list[np.ndarray]:
     """Return int64 [n] for each column of texts, with equal numbers for equal texts, from 0 without gaps."""
     numbers: dict[str, int] = {}
-    return [np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64) for texts in columns]
+    return [
+        np.array([numbers.setdefault(text.casefold(), len(numbers)) for text in texts], np.int64) for texts in columns
+    ]
 
 
 def linked(first: np.ndarray, second: np.ndarray, through: np.ndarray | None = None) -> np.ndarray:
@@ -84,10 +88,11 @@ def paired_by_label(texts: Sequence[str], label: np.ndarray, seed: int = 0) -> t
 
     The texts of a label are put in a random circle, and each is paired with the next. So each is once the first and
     once the second text of an example. A text that a label has several times counts once."""
-    rows = list(dict.fromkeys(zip(np.asarray(label).tolist(), texts, strict=True)))
+    different = {(its_label, text.casefold()): (its_label, text) for its_label, text in zip(label, texts, strict=True)}
+    rows = list(different.values())
     by_label: dict[int, list[int]] = {}
     for row, (its_label, _) in enumerate(rows):
-        by_label.setdefault(its_label, []).append(row)
+        by_label.setdefault(int(its_label), []).append(row)
     rng = np.random.default_rng(seed)
     partner = np.full(len(rows), -1)
     for members in by_label.values():

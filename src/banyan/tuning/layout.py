@@ -26,6 +26,8 @@ SCORES = ("score", "similarity", "similarityscore", "relevance", "isduplicate", 
 TEXTS = ("text", "sentence", "content", "document", "review", "utterance")
 LABELS = ("label", "labels", "class", "category", "topic", "intent", "target")
 
+_KNOWN = frozenset({*(name for pair in PAIRS for name in pair), *NEGATIVES, *SCORES, *TEXTS, *LABELS})
+
 PAIR, SCORED, TRIPLE, LABELLED = "pair", "scored pair", "triple", "text with a label"
 _SAMPLE = 50  # rows that show which columns hold numbers
 
@@ -66,28 +68,49 @@ class Layout(NamedTuple):
             read += f", and {third[0]} as a text that does not belong to the first"
         others = [self._name(table, place) for place in range(len(table.names)) if place not in self.places]
         ignored = f"; ignored: {', '.join(others)}" if others else ""
-        return f"Reading from {table.name}: {read}{ignored}."
+        row = "" if self.header or not table.by_position else ", whose first line is read as an example"
+        return f"Reading from {table.name}{row}: {read}{ignored}."
 
     def _name(self, table: Table, place: int) -> str:
         return table.names[place] if self.header or not table.by_position else f"column {place + 1}"
 
 
-def recognise(table: Table, columns: Sequence[str] | None = None) -> Layout:
-    """Return the layout by the names that the user gives, by the names of the columns, or by what they hold."""
+def recognise(table: Table, columns: Sequence[str] | None = None, labels: bool = False) -> Layout:
+    """Return the layout by the names that the user gives, by the names of the columns, or by what they hold.
+
+    labels: the second column has labels, whatever its name."""
     places = range(len(table.names))
     rows = [row for _, row in islice(table.rows(places, Report(), header=False, needed=0), _SAMPLE + 1)]
     if columns is not None:
-        return _as_asked(table, columns, rows[table.by_position :])
+        return _as_asked(table, columns, rows[table.by_position :], labels)
     found = _by_name(table)
-    if found:
+    if found and (found.kind == LABELLED or not labels):
         return found
-    if table.by_position:
-        return _by_position(table, rows)
-    return _by_content(table, rows, header=False)
+    header = table.by_position and has_header(table, rows)
+    if labels:
+        if len(table.names) != 2:
+            raise BanyanError(
+                f"{table.name} has {len(table.names)} columns: name the text and its label with --columns (in Python, "
+                "columns=)"
+            )
+        return Layout(LABELLED, (0, 1), header)
+    return _by_content(table, rows, header)
 
 
-def _as_asked(table: Table, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Layout:
+def has_header(table: Table, rows: Sequence[Sequence[object]]) -> bool:
+    """Whether the first line of a TSV or CSV file names its columns: a cell is a known name, or a word over numbers.
+
+    rows: the first ones, with the first line."""
+    if names_columns(table.names) or not _KNOWN.isdisjoint(map(_plain, table.names)):
+        return True
+    places = range(len(table.names))
+    return any(_are_numbers(rows[1:], place) and not _are_numbers(rows[:1], place) for place in places)
+
+
+def _as_asked(table: Table, columns: Sequence[str], rows: Sequence[Sequence[object]], labels: bool) -> Layout:
     names = [columns] if isinstance(columns, str) else list(columns)
+    if labels and len(set(names)) != 2:
+        raise BanyanError(f"expected the names of a text and its label, not {', '.join(names) or 'none'}")
     if len(names) not in (2, 3) or len(set(names)) < len(names):
         raise BanyanError(
             f"expected the names of two or three different columns, not {', '.join(names) or 'none'}: two texts, with "
@@ -97,7 +120,8 @@ def _as_asked(table: Table, columns: Sequence[str], rows: Sequence[Sequence[obje
     numbers = _are_numbers(rows, places[-1])
     if len(names) == 3:
         return Layout(SCORED if numbers else TRIPLE, places, table.by_position)
-    return Layout(LABELLED if numbers or _plain(names[1]) in LABELS else PAIR, places, table.by_position)
+    labels = labels or numbers or _plain(names[1]) in LABELS
+    return Layout(LABELLED if labels else PAIR, places, table.by_position)
 
 
 def _by_name(table: Table) -> Layout | None:
@@ -123,13 +147,6 @@ def _by_name(table: Table) -> Layout | None:
     return None if text is None or label is None else Layout(LABELLED, (text, label), True)
 
 
-def _by_position(table: Table, rows: Sequence[Sequence[object]]) -> Layout:
-    """Return the layout of a TSV or CSV file without names that are known. Numbers under a word show a header too."""
-    last = len(table.names) - 1
-    under_word = last in (1, 2) and _are_numbers(rows[1:], last) and not _are_numbers(rows[:1], last)
-    return _by_content(table, rows, header=under_word or names_columns(table.names))
-
-
 def _by_content(table: Table, rows: Sequence[Sequence[object]], header: bool) -> Layout:
     rows = rows[header:]
     width = len(table.names)
@@ -138,8 +155,12 @@ def _by_content(table: Table, rows: Sequence[Sequence[object]], header: bool) ->
         return Layout(LABELLED, (0, 1), header)
     if width == 3 and texts == [0, 1] and _are_numbers(rows, 2):
         return Layout(SCORED, (0, 1, 2), header)
-    if len(texts) == 2 or (table.by_position and len(texts) > 2):
+    if len(texts) == 2 or (table.by_position and not header and len(texts) > 2):
         return Layout(PAIR, (texts[0], texts[1]), header)
+    if table.by_position and width == 1:
+        raise BanyanError(
+            f"{table.name} has one column: columns are separated by commas in a .csv file and by tabs in a .tsv file"
+        )
     columns = ", ".join(name[:30] for name in table.names)
     held = "the first line reads" if table.by_position and not header else "its columns are"
     raise BanyanError(

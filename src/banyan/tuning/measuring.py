@@ -17,7 +17,7 @@ from banyan.evaluate.similarity import Encode, Pairs, similarity
 from banyan.evaluate.suites import Result
 from banyan.evaluate.table import ResultTable, drawn, in_markdown, tabulate
 from banyan.search.searching import DEPTH, fused
-from banyan.tuning.examples import Examples
+from banyan.tuning.examples import Examples, numbered
 
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
@@ -145,20 +145,23 @@ def _unless_impossible(measured: Callable[[], Outcomes]) -> Outcomes | BanyanErr
 
 def as_retrieval(examples: Examples) -> Beir:
     """Return each first text as a query and the different second texts as documents."""
-    numbers: dict[str, int] = {}
-    places = [numbers.setdefault(text, len(numbers)) for text in examples.second]
-    documents = list(numbers)
-    ids = [f"d{number}" for number in range(len(documents))]
-    relevant: dict[Any, set[int]] = {}  # documents by the query's text or label
-    keys = examples.first if examples.label is None else examples.label.tolist()
-    for key, place in zip(keys, places, strict=True):
-        relevant.setdefault(key, set()).add(place)
-    queries = [f"q{number}" for number in range(len(examples))]
+    first, second = (numbers.tolist() for numbers in numbered(examples.first, examples.second))
+    documents: dict[int, str] = {}
+    relevant: dict[int, set[int]] = {}  # documents by the query's text, or by a label
+    keys_of: dict[int, set[int]] = {}  # of a query: its text, or its labels
+    keys = first if examples.label is None else examples.label.tolist()
+    for query, document, key, text in zip(first, second, keys, examples.second, strict=True):
+        documents.setdefault(document, text)
+        relevant.setdefault(key, set()).add(document)
+        keys_of.setdefault(query, set()).add(key)
+    ids = {document: f"d{place}" for place, document in enumerate(documents)}
+    queries = [f"q{place}" for place in range(len(examples))]
     judgements = {
-        query: {ids[place]: 1 for place in relevant[key] if documents[place] != text}
-        for query, key, text in zip(queries, keys, examples.first, strict=True)
+        name: {ids[document]: 1 for key in keys_of[query] for document in relevant[key] if document != query}
+        for name, query in zip(queries, first, strict=True)
     }
-    return Beir(ids, documents, documents, queries, examples.first, judgements, 0)
+    texts = list(documents.values())
+    return Beir(list(ids.values()), texts, texts, queries, examples.first, judgements, 0)
 
 
 class VectorsAndWords:

@@ -19,7 +19,7 @@ from banyan.tuning.layout import LABELLED, PAIR, SCORED, TRIPLE, Layout, Table, 
 NO_SCORE = "without a score"
 NO_LABEL = "without a label"
 ALONE = "that are repeated or the only text of their label"
-_LIKE_LABELS = 20  # a second text that occurs so often on average may be a label
+_LIKE_LABELS = 5  # a second text that occurs so often on average may be a label
 
 
 class Read(NamedTuple):
@@ -28,15 +28,16 @@ class Read(NamedTuple):
     note: str  # what to show the user: which columns are read as what
 
 
-def read_examples(source: Any, columns: Sequence[str] | None = None) -> Read:
+def read_examples(source: Any, columns: Sequence[str] | None = None, labels: bool = False) -> Read:
     """Read pairs, scored pairs, triples with a negative, or texts with labels.
 
     source: a TSV, CSV, JSON lines or Parquet file, compressed or not; a pandas or polars data frame;
     a datasets.Dataset; a dict of columns; a list of rows [(text, other), ...]; or a tuple of columns (texts, others).
     columns: the names of two texts, and of a score or a negative if there is one; or of a text and a label. Without
-    them, columns are recognised by their names (see banyan.tuning.layout) or by what they hold."""
+    them, columns are recognised by their names (see banyan.tuning.layout) or by what they hold.
+    labels: the second column has labels, whatever its name. A text may have a list of them."""
     table = opened(source)
-    layout = recognise(table, columns)
+    layout = recognise(table, columns, labels)
     report = Report(files=int(isinstance(table, TableFile)))
     rows = table.rows(layout.places, report, header=layout.header)
     reader = {PAIR: _pairs, SCORED: _scored, TRIPLE: _triples, LABELLED: _labelled}[layout.kind]
@@ -89,7 +90,7 @@ def _scored(rows: Rows, table: Table, report: Report) -> Examples:
     first, second, score = [], [], []
     for number, values in rows:
         pair = two_texts(values, report)
-        if pair and is_missing(values[2]):
+        if pair and (is_missing(values[2]) or str(values[2]).strip().lower() == "nan"):
             report.drop(NO_SCORE)
         elif pair:
             found = as_number(values[2])
@@ -115,11 +116,12 @@ def _labelled(rows: Rows, table: Table, report: Report) -> Examples:
         text = on_one_line(value, report) if isinstance(value, str) else None
         if not text:
             report.drop(NOT_TEXT if text is None else EMPTY_SIDE)
-        elif is_missing(label):
-            report.drop(NO_LABEL)
         else:
-            texts.append(text)
-            labels.append(numbers.setdefault(str(label), len(numbers)))
+            several = label if isinstance(label, list | tuple | np.ndarray) else [label]
+            own = [str(each) for each in several if not is_missing(each)]
+            report.drop(NO_LABEL, not own)
+            texts += [text] * len(own)
+            labels += [numbers.setdefault(each, len(numbers)) for each in own]
     examples, alone = paired_by_label(texts, np.array(labels, np.int64))
     report.drop(ALONE, alone)
     return examples
@@ -132,7 +134,7 @@ def _doubt(examples: Examples, layout: Layout) -> str:
         return ""
     return (
         f" The second column has only {different:,} different texts in {len(examples):,} rows: if they are labels, "
-        "call the columns text and label."
+        "add --labels (in Python, labels=True)."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -84,18 +84,20 @@ def _by_text(examples: Examples, target: int, seed: int) -> tuple[Examples, Exam
     rng = np.random.default_rng(seed)
     order = np.argsort(examples.label, kind="stable")
     of_labels = np.split(order, np.flatnonzero(np.diff(examples.label[order])) + 1)
-    rows_of = Counter(examples.first)  # a text with several labels has as many rows
-    held: set[str] = set()
+    (first,) = numbered(examples.first)
+    rows_of = np.bincount(first)  # a text with several labels has as many rows
+    held = np.zeros(len(rows_of), bool)
     left = max(target, 2)
     for place in rng.permutation(len(of_labels)):
         rows = of_labels[place]
         take = max(2, round(target * len(rows) / len(examples))) if len(rows) >= 4 else len(rows)
-        texts = {examples.first[row] for row in rng.permutation(rows)[:take]} - held
-        size = sum(rows_of[text] for text in texts)
+        texts = np.unique(first[rng.permutation(rows)[:take]])
+        texts = texts[~held[texts]]
+        size = rows_of[texts].sum()
         if size <= left and take < len(examples):
-            held |= texts
+            held[texts] = True
             left -= size
-    inside = np.array([text in held for text in examples.first], bool)
+    inside = held[first]
     train, held_out = (_again(examples, side, seed) for side in (~inside, inside))
     return train, held_out
 
@@ -109,8 +111,12 @@ def _again(examples: Examples, side: np.ndarray, seed: int) -> Examples:
 def _negatives_apart(train: Examples, held_out: Examples) -> tuple[Examples, Examples]:
     if train.negative is None or held_out.negative is None:
         return train, held_out
-    of_held_out = {*held_out.first, *held_out.second}
-    train = replace(train, negative=["" if text in of_held_out else text for text in train.negative])
+    train = replace(train, negative=_without(train.negative, held_out.first, held_out.second))
     assert train.negative is not None
-    of_train = {*train.first, *train.second, *train.negative}
-    return train, replace(held_out, negative=["" if text in of_train else text for text in held_out.negative])
+    of_train = train.first, train.second, train.negative
+    return train, replace(held_out, negative=_without(held_out.negative, *of_train))
+
+
+def _without(negatives: Sequence[str], *others: Sequence[str]) -> list[str]:
+    known = {text.casefold() for texts in others for text in texts}
+    return ["" if text.casefold() in known else text for text in negatives]

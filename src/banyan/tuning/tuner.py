@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from banyan import backends
+from banyan.classify.classifier import has_classifier
 from banyan.config import Config
 from banyan.corpus.store import Store, shuffled
 from banyan.encoder import Banyan, teacher_of
@@ -53,6 +54,7 @@ def tune(
     out: str | Path,
     *,
     columns: Sequence[str] | None = None,
+    labels: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_seconds: float = 60,
@@ -65,8 +67,8 @@ def tune(
     """Tune a model on texts that belong together, and write the tuned model to the folder `out`.
 
     model: a model folder, a name on the Hugging Face Hub, or a model loaded from one of them.
-    examples, columns: what banyan.tuning.reading.read_examples reads: a file (TSV, CSV, JSON lines, Parquet), a data
-        frame, a datasets.Dataset, a dict of columns, a list of rows [(text, other), ...], or a tuple of columns.
+    examples, columns, labels: what banyan.tuning.reading.read_examples reads: a file (TSV, CSV, JSON lines, Parquet),
+        a data frame, a datasets.Dataset, a dict of columns, a list of rows [(text, other), ...], or a tuple of columns.
     resume: continue an interrupted run with its settings, or start if there is none. Only epochs may change.
     overwrite: replace the model or the run in `out`.
     checkpoint_seconds, device, deterministic: as in train().
@@ -82,7 +84,11 @@ def tune(
     given = Given.of(init=before.folder, tuned_on=tuned_on)
     config, given = folder.settle({"preset": "tuned", **overrides}, given, resume)
     _refuse_unfit(config)
-    read, told = _read(examples, columns, display)
+    if has_classifier(before.folder):
+        display.note(f"the classifier in {before.folder} is left out: train it again on the tuned model")
+    read, told = _read(examples, columns, labels, display)
+    if config.hard_negatives and read.score is not None:
+        raise BanyanError("hard negatives are for examples without scores, which rank all pairs: leave out --hard")
     train, held_out = split(read, config.seed)
     choosing, measuring = halved(held_out, config.seed)
     batches = prepared(train, choosing, before.tokenizer, config.max_pieces)
@@ -121,13 +127,13 @@ def _loaded(model: str | Path | Banyan) -> Banyan:
     return loaded
 
 
-def _read(source: Any, columns: Sequence[str] | None, display: Display) -> tuple[Examples, str]:
+def _read(source: Any, columns: Sequence[str] | None, labels: bool, display: Display) -> tuple[Examples, str]:
     """The examples, and what was read, kept and dropped, in words."""
     if isinstance(source, Examples):
         return source, f"{len(source):,} examples."
     from banyan.tuning.reading import read_examples
 
-    found = read_examples(source, columns)
+    found = read_examples(source, columns, labels)
     display.note(found.note)
     told = found.report.summary("example")
     display.note(told)
