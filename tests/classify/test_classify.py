@@ -392,7 +392,7 @@ def test_the_command_trains_and_predicts_without_torch(base, tmp_path):
     known = texts(200)
     rows = [f"{text}\t{label}\n" for text, (label,) in zip(known.columns[0], known.labels, strict=True)]
     (tmp_path / "labelled.tsv").write_text("text\tlabel\n" + "".join(rows))
-    (tmp_path / "texts.txt").write_text("the cat\n\nunder a tree\n")
+    (tmp_path / "texts.txt").write_bytes(b"the cat\n\nunder a tr\xe9e\n")
     program = (
         "import sys\nfrom banyan.commands import main\n"
         f"code = main(['classify', 'train', {str(base)!r}, 'labelled.tsv', '--out', 'out', '--epochs', '2'])\n"
@@ -402,7 +402,8 @@ def test_the_command_trains_and_predicts_without_torch(base, tmp_path):
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["text"] for row in found] == ["the cat", "", "under a tree"]
+    assert [row["text"] for row in found] == ["the cat", "", "under a tr\ufffde"]
+    assert "Repaired: 1 invalid UTF-8 sequences replaced by U+FFFD. If the text has another encoding" in done.stderr
     assert found[0]["label"] == found[0]["why"]["label"]
     assert len(found[0]["probabilities"]) == 2
 

@@ -129,7 +129,12 @@ def _inputs(options: argparse.Namespace, classifier: Classifier) -> Iterator[Any
         from banyan.corpus.reading import Corpus
         from banyan.corpus.report import Report
 
-        yield from Corpus([options.texts], column=options.column, layout="lines").rows(Report())
+        report = Report()
+        yield from Corpus([options.texts], column=options.column, layout="lines").rows(report)
+        if told := report.repairs():
+            from banyan.support.display import Display
+
+            Display().note(told)
 
 
 def _pairs(options: argparse.Namespace) -> Iterator[tuple[str, str]]:

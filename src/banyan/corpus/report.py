@@ -48,12 +48,17 @@ class Report:
             parts.append(f"{sum(self.dropped.values()):,} dropped ({_list(self.dropped)})")
         text = ", ".join(parts) + "."
         if self.repaired:
-            text += f" Repaired: {_list(self.repaired)}."
-        if BAD_BYTES in self.repaired:
-            text += " If the text has another encoding, convert it first: iconv -f latin1 -t utf-8."
+            text += f" {self.repairs()}"
         aside = {"empty": self.empty_files, "skipped because their suffix is unknown": self.skipped_files}
         if any(aside.values()):
             text += f" Files: {_list({what: count for what, count in aside.items() if count})}."
+        return text
+
+    def repairs(self) -> str:
+        """Return a sentence or two to show the user; nothing if nothing was repaired."""
+        text = f"Repaired: {_list(self.repaired)}." if self.repaired else ""
+        if BAD_BYTES in self.repaired:
+            text += " If the text has another encoding, convert it first: iconv -f latin1 -t utf-8."
         return text
 
     def to_dict(self) -> dict[str, Any]:
