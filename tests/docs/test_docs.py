@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from banyan import BanyanError
 from banyan.commands import _parser, main
 from banyan.config import Config
 from tests.helpers.browser import chromium, opened
@@ -33,7 +32,8 @@ NEEDED = {
     "classify.md": ("sklearn",),
     "fasttext.md": ("gensim",),
     "integrations.md": ("sklearn", "sentence_transformers", "datasets", "accelerate", "mteb", "langchain_core",
-                        "llama_index.core", "lancedb", "spacy", "huggingface_hub", "onnx", "onnxruntime", "model2vec"),
+                        "llama_index.core", "lancedb", "spacy", "bertopic", "huggingface_hub", "onnx", "onnxruntime",
+                        "model2vec"),
     "scaling.md": ("ray", "pyarrow"),
     "search.md": ("lancedb",),
     "serving.md": ("openai", "langchain_openai"),
@@ -256,6 +256,7 @@ def _found(name: str) -> Any:
     raise AttributeError(name)
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_names_and_files_that_a_page_tells_of_are_there(page):
     text = page.read_text(encoding="utf-8")
@@ -264,9 +265,6 @@ def test_names_and_files_that_a_page_tells_of_are_there(page):
             _found(name)
         except ModuleNotFoundError as error:
             pytest.importorskip(str(error.name))
-        except BanyanError as error:
-            if "needs bertopic" not in str(error):  # not among the packages of the tests
-                raise
     folders = "benchmarks|docs|experiments|tests|src/banyan"
     for path in set(re.findall(rf"(?<![\w/])((?:{folders})/[\w/-]+\.(?:py|md|svg|png))", text)):
         assert (ROOT / path).exists(), path
