@@ -265,6 +265,9 @@ class Banyan:
         normalize_embeddings: another name of normalize, that of sentence-transformers.
         convert_to_tensor: return a torch.Tensor, on the device of the model."""
         if normalize_embeddings is not None:
+            if normalize and not normalize_embeddings:
+                differ = f"normalize={normalize} and normalize_embeddings={normalize_embeddings} differ"
+                raise BanyanError(f"{differ}: the second is another name of the first, so leave one out")
             normalize = normalize_embeddings
         several = [texts] if isinstance(texts, str) else texts
         found = self._encoded(several, normalize, batch_size, show_progress_bar, truncate_dim, precision)
