@@ -142,7 +142,7 @@ class Banyan:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         write_teacher(folder, self.taught_by)
-        for name, text in opening.FILES.items():
+        for name, text in opening.contents().items():
             files.write_text(folder / name, text)
         files.write_text(folder / SETTINGS, self.config.to_json(**({UNFINISHED: mark} if mark else {})))
         checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, SETTINGS, *opening.FILES))
