@@ -242,6 +242,13 @@ def test_the_names_of_sentence_transformers_work(model):
     assert model.encode([], convert_to_tensor=True).shape == (0, model.dim)
 
 
+def test_two_names_of_one_argument_may_not_differ(model):
+    with pytest.raises(BanyanError, match=r"normalize=True and normalize_embeddings=False differ: .* leave one out"):
+        model.encode(TEXTS, normalize=True, normalize_embeddings=False)
+    expected = model.encode(TEXTS, normalize=True)
+    np.testing.assert_array_equal(model.encode(TEXTS, normalize=True, normalize_embeddings=True), expected)
+
+
 def test_a_tensor_needs_torch(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BanyanError, match="convert_to_tensor=True needs torch"):

@@ -142,7 +142,7 @@ class Banyan:
             save_file(self.weights, temporary, metadata={"banyan": json.dumps(self.config.head())})
         self.tokenizer.save(folder / TOKENIZER)
         write_teacher(folder, self.taught_by)
-        for name, text in opening.FILES.items():
+        for name, text in opening.contents().items():
             files.write_text(folder / name, text)
         files.write_text(folder / SETTINGS, self.config.to_json(**({UNFINISHED: mark} if mark else {})))
         checksums.write(folder, (WEIGHTS, TOKENIZER, TAUGHT_BY, SETTINGS, *opening.FILES))
@@ -265,6 +265,9 @@ class Banyan:
         normalize_embeddings: another name of normalize, that of sentence-transformers.
         convert_to_tensor: return a torch.Tensor, on the device of the model."""
         if normalize_embeddings is not None:
+            if normalize and not normalize_embeddings:
+                differ = f"normalize={normalize} and normalize_embeddings={normalize_embeddings} differ"
+                raise BanyanError(f"{differ}: the second is another name of the first, so leave one out")
             normalize = normalize_embeddings
         several = [texts] if isinstance(texts, str) else texts
         found = self._encoded(several, normalize, batch_size, show_progress_bar, truncate_dim, precision)

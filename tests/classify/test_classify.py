@@ -64,6 +64,21 @@ def test_the_folder_is_a_model_too_and_says_what_it_is(trained, base, banyan):
     assert "animal, place, rest" in out
 
 
+@pytest.mark.parametrize("kind", [texts, pairs])
+def test_the_card_says_that_it_classifies_and_its_example_does(base, tmp_path, kind):
+    made = train_classifier(base, kind(100), tmp_path / "made", pair=kind is pairs, epochs=1, quiet=True)
+    card = (tmp_path / "made/README.md").read_text()
+    assert "\npipeline_tag: text-classification\n" in card
+    assert "sentence-similarity" not in card
+    assert "A classifier of texts, with sentence embeddings of" in card
+    names: dict = {}
+    example = card.partition("```python\n")[2].partition("```")[0]
+    exec(example.replace("path/to/this/folder", str(tmp_path / "made")), names)
+    assert len(eval(re.search(r"predict\((.*)\)  ", example)[1], names)) == 2
+    assert f"float32 [2, {len(made.classes)}]" in example
+    assert f"float32 [1, {made.model.dim}]" in example
+
+
 def test_frozen_token_vectors_stay(base, tmp_path):
     train_classifier(base, texts(300), tmp_path / "frozen", frozen=True, epochs=2, quiet=True)
     assert (base / WEIGHTS).read_bytes() == (tmp_path / "frozen" / WEIGHTS).read_bytes()

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from banyan import BanyanError
 from banyan.commands import _parser, main
 from banyan.config import Config
 from tests.helpers.browser import chromium, opened
@@ -33,7 +33,8 @@ NEEDED = {
     "classify.md": ("sklearn",),
     "fasttext.md": ("gensim",),
     "integrations.md": ("sklearn", "sentence_transformers", "datasets", "accelerate", "mteb", "langchain_core",
-                        "llama_index.core", "lancedb", "spacy", "huggingface_hub", "onnx", "onnxruntime", "model2vec"),
+                        "llama_index.core", "lancedb", "spacy", "bertopic", "huggingface_hub", "onnx", "onnxruntime",
+                        "model2vec"),
     "scaling.md": ("ray", "pyarrow"),
     "search.md": ("lancedb",),
     "serving.md": ("openai", "langchain_openai"),
@@ -256,6 +257,7 @@ def _found(name: str) -> Any:
     raise AttributeError(name)
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_names_and_files_that_a_page_tells_of_are_there(page):
     text = page.read_text(encoding="utf-8")
@@ -264,9 +266,6 @@ def test_names_and_files_that_a_page_tells_of_are_there(page):
             _found(name)
         except ModuleNotFoundError as error:
             pytest.importorskip(str(error.name))
-        except BanyanError as error:
-            if "needs bertopic" not in str(error):  # not among the packages of the tests
-                raise
     folders = "benchmarks|docs|experiments|tests|src/banyan"
     for path in set(re.findall(rf"(?<![\w/])((?:{folders})/[\w/-]+\.(?:py|md|svg|png))", text)):
         assert (ROOT / path).exists(), path
@@ -359,14 +358,29 @@ def test_sessions_in_docstrings_are_code(site):
     assert "<blockquote>" not in page
 
 
+def test_the_search_finds_words_next_to_punctuation(site):
+    index = json.loads(_text(site / "search/search_index.json"))
+    separator, pages_of = index["config"]["separator"], defaultdict(set)
+    for part in index["docs"]:
+        text = re.sub("<[^>]+>", " ", f"{part['title']} {part['text']}")  # the search reads no tags
+        for word in re.split(separator, text.lower()):
+            pages_of[word].add(part["location"].partition("#")[0])
+    assert {"explorer.html", "CHANGELOG.html"} <= pages_of["lasso"]
+    calls = {page for page in (ROOT / "docs").glob("*.md") if "Banyan.from_pretrained(" in _text(page)}
+    assert pages_of["from_pretrained"] >= {page.with_suffix(".html").name for page in calls}
+    assert len(calls) > 5
+
+
 def test_the_search_works_in_a_page_that_is_opened_as_a_file(site):
     with chromium() as browser, opened(browser) as page:
         for name in ("index.html", "baselines/index.html"):
             page.goto((site / name).as_uri())
             page.locator("[data-md-component=search-query]").focus()
-            page.keyboard.type("tokenizer")
+            page.keyboard.type("lasso")
             page.wait_for_selector(".md-search-result__item a", timeout=30_000)
-            assert page.locator(".md-search-result__item a").first.get_attribute("href").startswith("file:")
+            found = [link.get_attribute("href") for link in page.locator(".md-search-result__item a").all()]
+            assert all(address.startswith("file:") for address in found)
+            assert any("/explorer.html" in address for address in found)
 
 
 def test_lists_have_a_blank_line_before_them_where_the_site_needs_it():

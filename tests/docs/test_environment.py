@@ -87,6 +87,9 @@ def test_the_health_check_of_the_container_is_python_that_asks_the_right_port():
             assert shlex.split(text)
 
 
-@pytest.mark.parametrize("name", ["serve"])
-def test_the_extra_of_the_container_is_defined(name):
+@pytest.mark.parametrize("name", ["serve", "search"])
+def test_the_container_installs_what_a_server_with_an_index_needs(name):
     assert f"\n{name} = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (extras,) = [text.partition("=")[2] for kind, text in instructions() if kind == "ARG"]
+    assert name in extras.split(",")
+    assert any('".[$EXTRAS]"' in text for kind, text in instructions() if kind == "RUN")

@@ -358,6 +358,7 @@ def test_eval_of_translations_reports_recall_both_ways_and_what_was_left_out(ban
         (["--suite", "stts", "--data", "."], "there is no suite stts (choose from paper, sts,"),
         (["--suite", "stts", "--data", "."], "; did you mean sts?"),
         (["--suite", "sts"], "--suite sts needs --data DIR"),
+        (["pairs.csv"], "unrecognized arguments: pairs.csv; give files of your own with --pairs, --words, --beir or"),
         (["--pairs", __file__, "--data", "."], "--data needs --suite"),
         (["--pairs", __file__, "--languages", "hi"], "--languages needs --suite"),
         (["--pairs", __file__, "--fetch"], "--fetch needs --suite"),

@@ -41,6 +41,10 @@ COMMANDS = ("sh", "bash", "console")
 LANGUAGES = ("python", "pycon", *COMMANDS, "text")
 MADE_BY = "banyan train corpus.txt --out model/"  # of the model that a reader finds
 ADDRESS = "http://127.0.0.1:8080"  # on the pages
+ALONE = (  # what Python code runs in a process of its own for
+    "push_to_hub",  # where the Hub is, is read once, at its import
+    "bertopic",  # UMAP starts threads, which stay
+)
 _NOT_RUN = re.compile(r"\s*<!-- not run: (.+) -->\s*")
 
 
@@ -158,7 +162,7 @@ class Reader:
 
     def take(self, block: Block) -> None:
         text = block.text.replace(ADDRESS, self.address)
-        if block.language == "python" and "push_to_hub" in text:  # where the Hub is, is read once, at its import
+        if block.language == "python" and any(word in text for word in ALONE):
             self._alone(["-c", text])
         elif block.language == "python":
             with contextlib.redirect_stdout(io.StringIO()):

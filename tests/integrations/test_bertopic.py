@@ -1,6 +1,4 @@
-"""BERTopic finds topics with our embeddings. Without it, a stand-in for its class of backends takes its place.
-
-It is not among the packages of the tests: it brings UMAP, HDBSCAN and plotly. With it, run this file alone."""
+"""BERTopic finds topics with our embeddings. A stand-in for its class of backends is quicker where that is enough."""
 
 from __future__ import annotations
 

@@ -48,6 +48,24 @@ def test_a_pull_that_fails_or_is_killed_is_no_obstacle_to_the_next(pushed, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "en"]
 
 
+@pytest.mark.parametrize("call", [lambda out: pull("en", out), lambda out: Banyan.from_pretrained(f"{OWNER}/en")])
+def test_our_own_models_that_are_not_there_are_told_with_what_to_do(tmp_path, monkeypatch, call):
+    huggingface_hub = pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed")
+
+    def gone(*_: object, **__: object) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", gone)
+    with pytest.raises(BanyanError) as raised:
+        call(tmp_path / "en")
+    told = f"our model '{OWNER}/en' cannot be downloaded from the Hub (Name or service not known); our own models "
+    assert str(raised.value).startswith(f"{told}were not uploaded yet")
+    assert "docs/pretrained.md" in str(raised.value)
+    with pytest.raises(BanyanError, match=r"'you/it', and it cannot be downloaded from the Hub \(Name.* known\)$"):
+        Banyan.from_pretrained("you/it")
+    assert not any(tmp_path.iterdir())
+
+
 def test_names_that_cannot_be_are_told():
     assert [full_name(name) for name in ("en", "a/b")] == [f"{OWNER}/en", "a/b"]
     with pytest.raises(BanyanError, match=r"there is no model 'klingon': use OWNER/MODEL, or one of our.*: en, la, ar"):

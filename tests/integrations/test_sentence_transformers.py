@@ -102,19 +102,33 @@ def test_what_training_wrote_is_opened_with_the_flag_and_without_a_class(either,
         SentenceTransformer(str(either), device="cpu")
 
 
-WITHOUT_BANYAN = """
+WITHOUT = """
 import sys
-sys.modules["banyan"] = None  # as if it were not installed
 from sentence_transformers import SentenceTransformer
+
+class Missing:
+    def find_spec(name, path=None, target=None):  # of the class, without an instance
+        if name == sys.argv[2]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing)
 SentenceTransformer(sys.argv[1], trust_remote_code=True, device="cpu")
 """
 
 
-def test_without_banyan_the_message_says_what_to_install(folder, tmp_path):
+@pytest.mark.parametrize(
+    ("package", "told"),
+    [
+        ("banyan", "Banyan is not installed (No module named 'banyan'): pip install "),
+        ("banyan.integrations", "Banyan is not installed (No module named 'banyan.integrations'): pip install "),
+        ("banyan.encoder", "ModuleNotFoundError: No module named 'banyan.encoder'"),
+    ],
+)
+def test_without_a_package_the_message_says_which_one(folder, tmp_path, package, told):
     environment = {**os.environ, "HF_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", WITHOUT_BANYAN, str(folder)]
+    command = [sys.executable, "-c", WITHOUT, str(folder), package]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert "ImportError: this is a Banyan model: pip install banyan-embed (" in done.stderr
+    assert told in done.stderr.splitlines()[-1]
 
 
 def test_a_folder_of_sentence_transformers_is_whole(folder, tmp_path):

@@ -196,6 +196,13 @@ def test_words_of_many_clusters_name_none_even_if_one_has_most_of_them():
     assert not any("her" in phrase.split() for phrases in said.values() for phrase in phrases)
 
 
+def test_a_single_letter_names_a_cluster_only_where_letters_have_no_case():
+    others = {"k": "dog", "Q": "dog", "д": "дом", "aa": "dog", "k q": "dog", "水": "山", "ש": "בית"}
+    for one, other in others.items():
+        texts = {1: [f"{one} x{i}" for i in range(20)], 2: [f"{other} y{i}" for i in range(20)]}
+        assert typical_phrases(texts) == {1: [] if one in ("k", "Q", "д") else [one], 2: [other]}
+
+
 def test_vowels_that_only_some_texts_write_make_no_other_words():
     both = [f"مُحَمَّدٌ رَسُول {i}" for i in range(9)] + [f"محمد رسول {i}" for i in range(9)]
     texts = {1: both, 2: [f"بيت قديم {i}" for i in range(18)]}

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from banyan.errors import BanyanError
-from banyan.support.needs import needs, pip_install
+from banyan.integrations import opening
+from banyan.support.needs import needs, pip_install, pip_install_elsewhere
 from tests.helpers.places import ROOT
 
 
@@ -48,6 +49,18 @@ def test_an_extra_comes_from_where_banyan_came_from(installed, tmp_path):
     assert pip_install("serve") == 'pip install "banyan-embed[serve]"'
     installed({"url": "https://x.org/banyan", "vcs_info": {"vcs": "git", "commit_id": "1"}})
     assert pip_install("serve") == 'pip install "banyan-embed[serve] @ git+https://x.org/banyan"'
+
+
+def test_on_another_machine_banyan_comes_from_an_address_and_from_no_folder_of_this_one(installed, tmp_path):
+    installed(None)
+    assert pip_install_elsewhere() == "pip install banyan-embed"
+    installed({"url": "https://x.org/banyan", "vcs_info": {"vcs": "git", "commit_id": "1"}})
+    assert pip_install_elsewhere() == 'pip install "banyan-embed @ git+https://x.org/banyan"'
+    assert "'pip install \"banyan-embed @ git+" in opening.contents()[opening.MODELING]
+    for about in ({"dir_info": {}}, {"vcs_info": {"vcs": "git", "commit_id": "1"}}):
+        installed({"url": tmp_path.as_uri(), **about})
+        assert pip_install_elsewhere() is None
+        assert str(tmp_path) not in "".join(opening.contents().values())
 
 
 def test_without_an_installation_the_source_tree_is_named(monkeypatch):

@@ -212,7 +212,7 @@ def _write(
 
 
 def with_classifier(text: str, found: Classifier, figures: Figures | None) -> str:
-    """A model card with a section about the classifier."""
+    """A model card with the classifier's task and example, and a section about it."""
     what = "pairs of texts" if found.pair else "texts"
     how = "each may have several labels" if found.several else "each has one label"
     frozen = found.about.get("settings", {}).get("frozen")
@@ -222,6 +222,6 @@ def with_classifier(text: str, found: Classifier, figures: Figures | None) -> st
         lines += ["", f"On {figures.told}, × 100:", "", figures.to_markdown()]
     if figures and figures.confusion is not None:
         lines += ["", f"![confusion matrix]({CONFUSION})"]
-    before, heading, after = text.partition("## Limits\n")
+    before, heading, after = card.of_classifier(text, found).partition("## Limits\n")
     section = "\n".join(lines)
     return f"{before}## Classifier\n{section}\n\n{heading}{after}"

@@ -38,7 +38,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = parser_of(name)
     parser.given = rest
     parser.refuse_unknown(rest)
-    return parser.parse_args(rest)
+    options, left = parser.parse_known_args(rest)
+    if left:
+        parser.error("; ".join(filter(None, [f"unrecognized arguments: {' '.join(left)}", parser.surplus])))
+    return options
 
 
 def _parse_without_command(argv: list[str], known: list[str]) -> NoReturn:
@@ -65,11 +68,12 @@ class Parser(argparse.ArgumentParser):
     given: list[str]  # the arguments to parse
     renamed: dict[str, str]  # options of earlier versions: their present names
     dropped: dict[str, str]  # options of earlier versions that are gone: why
+    surplus: str  # what to do with arguments that have no place
     offered: dict[str, list[str]]  # values of options that the parser does not check, for shells to complete
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **options)
-        self.renamed, self.dropped, self.offered = {}, {}, {}
+        self.renamed, self.dropped, self.offered, self.surplus = {}, {}, {}, ""
 
     @property
     def names(self) -> list[str]:

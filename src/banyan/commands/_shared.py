@@ -117,6 +117,13 @@ def text(argument: str) -> str:
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def written_text(argument: str) -> str:
+    """A text to compare. One without words would be compared as the zero vector."""
+    if not argument.strip():
+        raise argparse.ArgumentTypeError("the text is empty: write at least one word")
+    return text(argument)
+
+
 # --- Input and output ------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,7 @@ EXAMPLES = (
 def arguments(parser: Parser) -> None:
     own = "[--pairs FILE ...] [--words FILE ...] [--beir DIR ...] [--parallel FILE ...]"
     parser.usage = f"banyan eval MODEL [--suite NAME --data DIR [--fetch]] {own} [options]"
+    parser.surplus = "give files of your own with --pairs, --words, --beir or --parallel"
     parser.add_argument("model", metavar="MODEL", help=f"{MODEL}; or a folder written by banyan baseline")
     suite = parser.add_argument_group("test suites")
     suite.add_argument("--suite", metavar="NAME", help="one of the suites above")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import colours, format_arguments, format_of, load, model_argument, output, text
+from banyan.commands._shared import colours, format_arguments, format_of, load, model_argument, output, written_text
 
 GROUP, ORDER = "encode", 4
 PURPOSE = "show which words make two texts similar"
@@ -20,8 +20,8 @@ EXAMPLES = (
 
 def arguments(parser: Parser) -> None:
     model_argument(parser)
-    parser.add_argument("a", type=text, metavar="A", help="first text")
-    parser.add_argument("b", type=text, metavar="B", help="second text")
+    parser.add_argument("a", type=written_text, metavar="A", help="first text")
+    parser.add_argument("b", type=written_text, metavar="B", help="second text")
     format_arguments(parser, ["text", "json", "svg"])
 
 

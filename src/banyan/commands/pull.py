@@ -9,9 +9,10 @@ from banyan.commands._parser import Parser
 
 GROUP, ORDER = "publish", 4
 PURPOSE = "download a model from the Hugging Face Hub into a folder"
-DESCRIPTION = """NAME is OWNER/MODEL, or the short name of one of our own models, such as en or ar (docs/pretrained.md).
-Other commands take OWNER/MODEL in place of a folder; this one makes a folder to keep, copy or change."""
-EXAMPLES = ("banyan pull en -o english/", "banyan pull you/your-model")
+DESCRIPTION = """NAME is OWNER/MODEL, or the short name of one of our own models, such as en or ar; these are not
+uploaded yet (docs/pretrained.md). Other commands take OWNER/MODEL in place of a folder; this one makes a folder to
+keep, copy or change."""
+EXAMPLES = ("banyan pull you/your-model", "banyan pull en -o english/")
 
 
 def arguments(parser: Parser) -> None:

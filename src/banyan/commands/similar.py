@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import column_argument, load, model_argument, text
+from banyan.commands._shared import column_argument, load, model_argument, written_text
 
 GROUP, ORDER = "encode", 2
 PURPOSE = "compare two texts, or find the lines of a file most similar to a text"
@@ -19,7 +19,7 @@ EXAMPLES = (
 def arguments(parser: Parser) -> None:
     model_argument(parser)
     texts = "two texts to compare, or one to look for in FILE"
-    parser.add_argument("text", nargs="+", type=text, metavar="TEXT", help=texts)
+    parser.add_argument("text", nargs="+", type=written_text, metavar="TEXT", help=texts)
     inside = "print the rows of FILE most similar to TEXT as cosine, row number and text (- for standard input)"
     parser.add_argument("--in", dest="inside", metavar="FILE", help=inside)
     parser.add_argument("-k", type=int, default=10, metavar="N", help="number of rows to print (default: 10)")

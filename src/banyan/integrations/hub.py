@@ -20,6 +20,8 @@ from banyan.support.needs import needs
 if TYPE_CHECKING:
     from banyan.encoder import Banyan
 
+OWNER = "banyan-embed"  # of our own models
+_NOT_YET = "our own models were not uploaded yet when this version was made: docs/pretrained.md says how to make one"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -34,7 +36,9 @@ def fetch(name: str, revision: str | None = None, token: str | None = None) -> P
 
     with needs(f"Loading {name} from the Hugging Face Hub", "hub"):
         from huggingface_hub import snapshot_download
-    with in_a_sentence(f"there is no model folder {name!r}, and it cannot be downloaded from the Hub"):
+    ours = name.startswith(f"{OWNER}/")
+    missing = f"our model {name!r}" if ours else f"there is no model folder {name!r}, and it"
+    with in_a_sentence(f"{missing} cannot be downloaded from the Hub", _NOT_YET if ours else ""):
         wanted = [SETTINGS, WEIGHTS, TOKENIZER, TAUGHT_BY, SUMS, CARD, *opening.FILES, *CLASSIFIER]
         return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
 
@@ -86,8 +90,8 @@ def hub_card(model: Banyan, name: str, language: str | list[str] | None = None, 
 
 
 @contextmanager
-def in_a_sentence(what: str) -> Iterator[None]:
-    """Turn an error of the Hub or the network into a BanyanError."""
+def in_a_sentence(what: str, hint: str = "") -> Iterator[None]:
+    """Turn an error of the Hub or the network into a BanyanError. hint: what to do (default: log in, if that helps)."""
     from huggingface_hub import errors
 
     try:
@@ -96,5 +100,5 @@ def in_a_sentence(what: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, errors.HTTPError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
-        hint = "; log in with `hf auth login` or set HF_TOKEN" if status in (401, 403, 404) else ""
-        raise BanyanError(f"{what} ({first_line(error)}){hint}") from None
+        hint = hint or ("log in with `hf auth login` or set HF_TOKEN" if status in (401, 403, 404) else "")
+        raise BanyanError("; ".join(filter(None, [f"{what} ({first_line(error)})", hint]))) from None

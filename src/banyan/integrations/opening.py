@@ -10,18 +10,27 @@ import json
 from pathlib import Path
 
 from banyan.support import checksums
+from banyan.support.needs import NAME, pip_install_elsewhere
 
-MODULES, MODELING = "modules.json", "modeling_banyan.py"
+FILES = MODULES, MODELING = "modules.json", "modeling_banyan.py"
 _MODULES = [{"idx": 0, "name": "0", "path": "", "type": "modeling_banyan.BanyanModule"}]
 _MODELING = '''\
 """SentenceTransformer(this_folder, trust_remote_code=True) runs this file. Banyan itself does not need it."""
 
 try:
     from banyan.integrations.sentence_transformers import BanyanModule  # noqa: F401
-except ImportError as error:
-    raise ImportError(f"this is a Banyan model: pip install banyan-embed ({error})") from None
+except ModuleNotFoundError as error:
+    if error.name not in ("banyan", "banyan.integrations"):  # the second one if another package has our name
+        raise  # what is missing is not Banyan
+    raise ImportError(f"this is a Banyan model, and Banyan is not installed ({error}): " + %r) from None
 '''
-FILES = {MODULES: json.dumps(_MODULES, indent=2) + "\n", MODELING: _MODELING}
+_FROM_FOLDER = f"pip install {NAME} (while PyPI does not have it: pip install FOLDER, the folder of its source)"
+
+
+def contents() -> dict[str, str]:
+    """The files of a model folder, by name. The second one says where Banyan comes from, if it is not from a folder."""
+    modeling = _MODELING % (pip_install_elsewhere() or _FROM_FOLDER)
+    return {MODULES: json.dumps(_MODULES, indent=2) + "\n", MODELING: modeling}
 
 
 def remove(folder: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from banyan.errors import BanyanError
 from banyan.integrations import hub
+from banyan.integrations.hub import OWNER
 from banyan.support import files
 
-OWNER = "banyan-embed"
 LANGUAGES = {"en": "English", "la": "Latin", "ar": "Arabic"}  # whose text may be passed on: experiments/texts.py
 
 

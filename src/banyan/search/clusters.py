@@ -143,7 +143,7 @@ def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, lis
 
     With p the share of the cluster's texts that contain a phrase and q the share of all texts, the score is
     p log(p / q) times the square root of its length in words. Words common to all clusters score low, and so do phrases
-    that begin or end with a word that looks like one of grammar."""
+    that begin or end with a word that looks like one of grammar. A lone letter is no phrase."""
     said = {number: [_words(text) for text in some] for number, some in texts.items()}
     within = {number: _counts(some) for number, some in said.items()}
     weights = grammar.weights([text for some in said.values() for text in some])
@@ -214,10 +214,15 @@ def _scored(
     scored = []
     for phrase, count in counts.items():
         p, q = count / n, overall[phrase] / total
-        if p > q and phrase[0] not in common and phrase[-1] not in common:
+        if p > q and phrase[0] not in common and phrase[-1] not in common and not _is_letter(phrase):
             weight = (weights.get(phrase[0], 1) * weights.get(phrase[-1], 1)) ** 0.5
             scored.append((weight * p * float(np.log(p / q)) * len(phrase) ** 0.5, phrase))
     return sorted(scored, key=lambda pair: (-pair[0], pair[1]))
+
+
+def _is_letter(phrase: tuple[str, ...]) -> bool:
+    """Whether this is one letter of a script with upper and lower case. Elsewhere, a letter can be a whole word."""
+    return len(phrase) == 1 and len(phrase[0]) == 1 and phrase[0].upper() != phrase[0].lower()
 
 
 def _distinct(scored: list[tuple[float, tuple[str, ...]]], most: int) -> list[str]:

@@ -40,28 +40,42 @@ def needs(purpose: str, extra: str | None = None) -> Iterator[None]:
 
 def pip_install(extra: str) -> str:
     """Return the command that installs an extra from where Banyan itself came from."""
+    about = _noted()
+    editable = "-e " if about.get("dir_info", {}).get("editable") else ""
+    return f'pip install {editable}"{_source(about, f"[{extra}]")}"'
+
+
+def pip_install_elsewhere() -> str | None:
+    """Return the command that installs Banyan on another machine; None if it came from a folder of this one."""
+    about = _noted()
+    if about.get("url", "").startswith("file:"):
+        return None
+    source = _source(about)
+    return f'pip install "{source}"' if " " in source else f"pip install {source}"
+
+
+def _noted() -> dict:
+    """What pip noted when Banyan was installed (direct_url.json); nothing if it came from an index."""
     from importlib import metadata  # imported here, as below: every command would wait for it
 
     try:
-        about = json.loads(metadata.distribution(NAME).read_text("direct_url.json") or "{}")
+        return json.loads(metadata.distribution(NAME).read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:  # it runs in its source tree, and is not installed
         tree = Path(__file__).parents[3]
-        about = {"url": tree.as_uri(), "dir_info": {"editable": True}} if (tree / "pyproject.toml").exists() else {}
-    editable = "-e " if about.get("dir_info", {}).get("editable") else ""
-    return f'pip install {editable}"{_source(about, extra)}"'
+        return {"url": tree.as_uri(), "dir_info": {"editable": True}} if (tree / "pyproject.toml").exists() else {}
 
 
-def _source(about: dict, extra: str) -> str:
-    """What pip is given. about: what it noted when Banyan was installed (direct_url.json); nothing if from an index."""
+def _source(about: dict, extra: str = "") -> str:
+    """What pip is given. extra: in brackets."""
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
     url, system = about.get("url", ""), about.get("vcs_info", {}).get("vcs")
     if url.startswith("file:") and not system:
         path = url2pathname(urlsplit(url).path)
-        return f"{path}[{extra}]" if Path(path).exists() else f"{NAME}[{extra}]"
+        return f"{path}{extra}" if Path(path).exists() else f"{NAME}{extra}"
     where = f" @ {system}+{url}" if system else f" @ {url}" if url else ""
-    return f"{NAME}[{extra}]{where}"
+    return f"{NAME}{extra}{where}"
 
 
 def _detail(error: ImportError, module: str) -> str:

@@ -14,6 +14,7 @@ from banyan.training import standing, taught_by
 from banyan.training.metrics import read_rows
 
 if TYPE_CHECKING:
+    from banyan.classify.classifier import Classifier
     from banyan.encoder import Banyan
 
 _CARD = """\
@@ -56,6 +57,14 @@ they agree. An empty text has the zero vector.
 ## Citation
 The model is the tree autoencoder of *Banyan: Improved Representation Learning with Explicit Structure* (Opper and
 Siddharth, ICML 2025).
+"""
+_PREDICTS = """\
+from banyan.classify import Classifier
+
+classifier = Classifier.from_pretrained("path/to/this/folder")
+classifier.predict([{given}])        # {labels}
+classifier.predict_proba([{given}])  # their probabilities, float32 [2, {classes}]
+classifier.model.encode(["one text"])  # its embedding, float32 [1, {dim}]
 """
 _TEACHER = """\
 ## Teacher
@@ -100,6 +109,18 @@ def model_card(model: Banyan, text: str | None = None, metrics: Path | None = No
         scores=_scores(rows, config) if metrics else _NO_SCORES,
         knows=f"The model knows words only as {_KNOWS_TAUGHT if told else _KNOWS}",
     )
+
+
+def of_classifier(card: str, found: Classifier) -> str:
+    """The card of a classifier's model with its own task, and with an example that classifies."""
+    given = '("one text", "its other"), ("another", "its other")' if found.pair else '"one text", "another"'
+    labels = "the labels of each" if found.several else "the label of each"
+    example = _PREDICTS.format(given=given, labels=labels, classes=len(found.classes), dim=found.model.dim)
+    before, fence, rest = card.partition("```python\n")
+    _, end, after = rest.partition("```\n")
+    before = before.replace("pipeline_tag: sentence-similarity", "pipeline_tag: text-classification")
+    before = before.replace("Sentence embeddings of", "A classifier of texts, with sentence embeddings of")
+    return f"{before}{fence}{example}{end}{after}"
 
 
 def training_text(folder: Path) -> str:
