@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import subprocess
@@ -236,6 +237,68 @@ def test_shared_phrases_are_drawn_once(page, server):
     assert page.locator("svg.graph").get_attribute("viewBox") != before
     page.get_by_role("button", name="Fit").click()
     assert page.locator("svg.graph").get_attribute("viewBox") == before
+
+
+FORTY = "%0A".join(
+    f"the {colour}+{what}+{i}+sat+on+the+{where}"
+    for i, (colour, what, where) in enumerate(
+        itertools.product(
+            ("green", "old"), ("cat", "dog", "house", "tree"), ("mat", "house", "big+tree", "table", "roof")
+        )
+    )
+)
+LETTERS = """14 * document.querySelector('.stage').clientWidth /
+    document.querySelector('svg.graph').getAttribute('viewBox').split(' ')[2]"""
+COVERED = """(() => {
+    const boxes = [...document.querySelectorAll('svg.graph .pill')].map(one => one.getBBox());
+    const meet = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+    return boxes.some((a, i) => boxes.some((b, j) => i < j && meet(a, b)));
+})()"""
+IN_VIEW = """name => {
+    const stage = document.querySelector('.stage').getBoundingClientRect();
+    return [...document.querySelectorAll('svg.graph .node')].flatMap((node, i) => {
+        const box = node.getBoundingClientRect();
+        const across = stage.left <= box.left && box.right <= stage.right;
+        const inside = across && Math.max(stage.top, -1) <= box.top && box.bottom <= stage.bottom;
+        return inside && node.classList.contains(name) ? [i] : [];
+    });
+}"""
+
+
+def centre(page: Any, node: int) -> tuple[float, float]:
+    box = page.locator("svg.graph .node").nth(node).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_forty_sentences_are_legible_and_within_reach(browser, server, width):
+    with opened(browser, viewport={"width": width, "height": 800}) as page:
+        page.goto(f"{server.address}/#graph?s={FORTY}")
+        page.wait_for_selector("svg.graph .node")
+        assert f"{page.locator('svg.graph .node').count()} nodes" in page.locator("#status").inner_text()
+        assert page.evaluate(LETTERS) > 8
+        assert not page.evaluate(COVERED)
+        page.locator("ol.sentences button").nth(30).click()
+        page.mouse.move(0, 0)
+        node, letters = page.evaluate(IN_VIEW, "under")[0], page.evaluate(LETTERS)
+        assert letters > 8
+        before = centre(page, node)
+        page.mouse.move(*before)
+        page.mouse.wheel(0, -200)
+        until(page, f"({LETTERS}) > {1.2 * letters}")
+        assert centre(page, node) == pytest.approx(before, abs=2)
+        page.mouse.move(0, 0)
+        page.locator("svg.graph").focus()  # with the keyboard: the phrases of the sentence, wherever they are drawn
+        reached = page.locator("svg.graph .node[tabindex='0']").count()
+        assert 0 < reached < 50
+        for _ in range(reached):
+            page.keyboard.press("Tab")
+            assert len(page.evaluate(IN_VIEW, "lit")) == 1
+        page.get_by_role("button", name="Fit").click()
+        assert page.evaluate(LETTERS) < 8
+        for _ in range(4):
+            page.get_by_role("button", name="Zoom in").click()
+        assert page.evaluate(LETTERS) > 8
 
 
 def test_hits_are_chosen_for_the_graph(page, server):

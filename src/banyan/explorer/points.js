@@ -259,7 +259,7 @@ function mapPanel(place, source, state, changed, share = null) {
   const colours = make("select", { id: "colour", onchange: () => { state.colour = colours.value; only = null; changed(state, true); paint(); } },
     make("option", { value: "" }, "cluster"), ...source.columns.map(name => make("option", { value: name, selected: state.colour === name }, name)));
   const clear = make("button", { type: "button", hidden: true, onclick: () => { query.value = state.q = ""; lassoed = hits = only = null; changed(state, true); listLegend(); shown(); } }, "Show all");
-  place.append(make("div", { class: "map" }, stage, make("div", { class: "side" },
+  place.append(make("div", { class: "beside" }, stage, make("div", { class: "side" },
     make("label", { for: "find" }, "Find"), query, make("div", { class: "row" }, make("label", { for: "colour" }, "Colour by"), colours, clear, share), count, groups, list)));
 
   async function paint() {

@@ -16,7 +16,7 @@ async function ask(path, body, signal) {
 // Asks; a further question of the same asker gives up the one before, whose promise then never ends.
 function asker() {
   let running = null;
-  return async (path, body) => {
+  const asking = async (path, body) => {
     if (running) running.abort();
     const mine = running = new AbortController();
     try {
@@ -26,6 +26,8 @@ function asker() {
       return mine.signal.aborted ? new Promise(() => {}) : Promise.reject(error);
     }
   };
+  asking.stop = () => running?.abort();
+  return asking;
 }
 
 // --- Views, and their state in the address: #name?field=value ------------------------------------------------------

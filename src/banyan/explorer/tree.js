@@ -108,7 +108,7 @@ const drawing = (() => {
     for (const { start, end } of leaves(tree)) letters.fill(" ", start, end);
     return [...new Set(letters.join("").match(/[\p{L}\p{M}\p{N}]+/gu) || [])];
   }
-  return { draw, leaves, leftOut };
+  return { draw, leaves, leftOut, width };
 })();
 
 // Scroll a box to where the text of its drawing begins.
