@@ -85,10 +85,18 @@ def test_a_filter_is_built_and_shared(page, server):
     page.goto(f"{server.address}/#search?q=cat")
     page.get_by_text("Filter").click()
     page.get_by_label("Column").select_option("kind")
+    assert page.get_by_role("button", name="Add").is_disabled()
     page.get_by_label("Value").fill("b'c")
     page.get_by_role("button", name="Add").click()
     until(page, "location.hash.includes('where=kind')")
     assert page.get_by_label("Only rows that match this SQL condition").input_value() == "kind = 'b''c'"
+    page.get_by_label("Column").select_option("year")
+    page.get_by_label("Value").press("Enter")
+    page.get_by_label("Value").fill("1901")
+    page.get_by_label("Value").press("Enter")
+    expected = "(kind = 'b''c') AND year = 1901"
+    assert page.get_by_label("Only rows that match this SQL condition").input_value() == expected
+    until(page, "document.querySelectorAll('.meta').length === 1")
     until(page, "[...document.querySelectorAll('.meta')].every(meta => meta.textContent.includes(\"kind: b'c\"))")
     page.get_by_label("Only rows that match this SQL condition").fill("nothing = 1")
     until(page, "document.getElementById('status').classList.contains('bad')")
@@ -122,13 +130,15 @@ def test_text_is_never_html_and_stays_in_its_place(page, server, text):
 
 ENDLESS = """([text]) => {
     const list = document.querySelector('ol.hits');
-    list.replaceChildren(views.search.item('cat', { text, source: 'a', row: 1, cosine: 1 }));
+    const phrases = [{ query: [0, text.length], text: [0, text.length], cosine: 1 }];
+    list.replaceChildren(views.search.item(text, { text, source: 'a', row: 1, cosine: 1, phrases }));
     return [list.firstChild.clientHeight < innerHeight, getComputedStyle(list.firstChild).overflow];
 }"""
 
 
-@pytest.mark.parametrize("text", ["word " * 20_000, "c" + "\u0310\u0321" * 200])
+@pytest.mark.parametrize("text", ["word " * 20_000, "a" * 3000, "c" + "\u0310\u0321" * 200])
 def test_a_hit_leaves_room_for_the_others(page, server, text):
+    page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{server.address}/#search?q=cat")
     page.wait_for_selector("ol.hits > li")
     assert page.evaluate(ENDLESS, [text]) == [True, "clip"]
