@@ -181,6 +181,47 @@ def test_a_phrase_lights_what_goes_with_it(page, server):
     assert "the cat sat" in page.locator("main p.faint").inner_text()
     page.get_by_label("Second text").fill("the cat sat")
     until(page, "document.querySelector('.big').textContent === '1.000'")
+    told = page.locator("main").inner_text()
+    assert not any(nothing in told for nothing in ("Left out", "mark of a space", "false"))
+
+
+def test_compare_names_what_no_colour_can_show(page, server):
+    leaf = {"text": "", "span": [0, 0], "height": 0, "piece": "▁"}
+    cat, tree = leaf | {"text": "cat", "span": [4, 7], "piece": "▁cat"}, {"root": 0, "matches": [[0, 1.0]]}
+    found = {
+        "similarity": 0.5,
+        "rows": ["▁", "bias"],
+        "columns": ["cat", "bias"],
+        "matrix": [[0.4, 0.05], [0.05, 0.0]],
+        "a": tree | {"text": "...", "nodes": [leaf]},
+        "b": tree | {"text": "cat cat", "nodes": [cat]},
+    }
+    page.route("**/explain", lambda route: route.fulfill(json=found))
+    page.goto(f"{server.address}/#compare?a=...&b=cat+cat")
+    page.wait_for_selector(".pieces")
+    told = page.locator("main").inner_text()
+    assert "Pairs with ▁, the mark of a space, add 0.450 to the cosine." in told
+    assert "Left out, because it is repeated: cat" in told
+
+
+def test_a_tree_leaves_nothing_of_the_one_before(page, server):
+    page.goto(f"{server.address}/#tree?text=the+cat+sat")
+    page.wait_for_selector("svg .node")
+    assert page.locator("main p.text").inner_text() == "the cat sat"
+    page.get_by_label("Text").fill("cat")
+    until(page, "document.getElementById('status').textContent === '1 leaf'")
+    assert page.locator("main p.text").inner_text() == "cat"
+    assert page.locator("main input[type=range]").count() == 0
+    nothing = {"text": ".", "root": None, "nodes": []}
+    for text, told in (("", "Type a text."), ("...", "0 leaves")):
+        page.get_by_label("Text").fill("the cat sat")
+        until(page, "document.querySelectorAll('ol.merges li').length > 0")
+        page.route("**/parse", lambda route: route.fulfill(json=[nothing]))
+        page.get_by_label("Text").fill(text)
+        until(page, f"document.getElementById('status').textContent === '{told}'")
+        assert page.locator("main p.text").inner_text() == ""
+        assert page.locator("ol.merges li, main input[type=range]").count() == 0
+        page.unroute("**/parse")
 
 
 def test_merges_are_stepped_through(page, server):

@@ -212,8 +212,8 @@
           const shown = i < 0 && pinned >= 0 ? roots[pinned] : i;
           graph.light(shown);
           items.forEach((item, number) => item.classList.toggle("lit", shown >= 0 && nodes[shown].of.includes(number)));
-          told.replaceChildren(...(shown < 0 ? ["Point at a node to read its phrase. A number is a sentence; a blue edge, a phrase that several share. A name without ",
-            "an edge has a line to where the phrase is drawn. Choose a sentence to see it. Drag to move, scroll or + and − to zoom."]
+          told.replaceChildren(...(shown < 0 ? ["Point at a node to read its phrase. A number is a sentence; a blue edge, a phrase that several share. A phrase without ",
+            "an edge is drawn where its line leads. Choose a sentence to see it. Drag to move, scroll or + and − to zoom."]
             : [said(short(nodes[shown].text, 200)), `, in ${nodes[shown].of.length} of ${amount(inputs.length, "sentence")}`]));
         }
         list.replaceChildren(...items);

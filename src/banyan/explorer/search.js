@@ -126,7 +126,7 @@
     }
 
     async function load() {
-      if (!state.q.trim()) { results.replaceChildren(); pages.replaceChildren(); return say("Type to search."); }
+      if (!state.q.trim()) { asking.stop(); results.replaceChildren(); pages.replaceChildren(); return say("Type to search."); }
       const started = performance.now(), offset = (state.page - 1) * PAGE, asked = state.q;
       try {
         const { hits, more } = await asking("search", { query: asked, k: PAGE, offset, by: state.by, where: state.where });
