@@ -374,6 +374,11 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
     until(page, "document.querySelectorAll('.side ol > li').length > 0")
     until(page, "location.hash === '#map?q=green+tree'")
     assert "green" in page.locator(".side ol > li").first.inner_text()
+    assert "the 40 nearest of 40 texts" in page.locator(".side").inner_text()
+    page.get_by_label("Find").fill("   ")
+    until(page, "document.querySelector('.side').innerText.includes('40 texts, ')")
+    page.get_by_label("Find").fill("green tree")
+    until(page, "document.querySelectorAll('.side ol > li').length > 0")
     assert not page.locator(".legend").is_visible()  # there are many groups, and the hits are below
     page.get_by_text("Groups").click()
     page.get_by_role("button", name="Copy link").click()
