@@ -395,8 +395,15 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
 
 
 def test_two_models_search_side_by_side(browser, model_folder, index_folder, trained_folder):
-    with explored(model_folder, index_folder, "--beside", trained_folder) as address, opened(browser) as page:
+    with (
+        explored(model_folder, index_folder, "--beside", trained_folder) as address,
+        opened(browser, viewport={"width": 360, "height": 800}) as page,
+    ):
         page.goto(f"{address}/#models")
+        page.wait_for_selector("nav a[aria-current]")
+        assert page.evaluate(
+            "document.querySelector('nav a[aria-current]').getBoundingClientRect().right <= innerWidth"
+        )
         page.get_by_label("Search with both models").fill("green tree")
         until(page, "[...document.querySelectorAll('ol.hits')].every(list => list.children.length === 10)")
         one, other = (column.locator("li > .text").all_inner_texts() for column in page.locator("ol.hits").all())

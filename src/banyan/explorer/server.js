@@ -73,9 +73,11 @@ async function show() {
   if (!views[name] || !offered(name)) [name, state] = [Object.keys(views).find(offered), {}];
   current = name;
   kept = 0;
-  for (const tab of document.querySelectorAll("nav a")) {
-    if (tab.dataset.view === name) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
+  const nav = document.getElementById("nav");
+  for (const tab of nav.children) {
+    if (tab.dataset.view !== name) { tab.removeAttribute("aria-current"); continue; }
+    tab.setAttribute("aria-current", "page");
+    nav.scrollLeft = tab.offsetLeft - nav.offsetLeft - (nav.clientWidth - tab.offsetWidth) / 2;
   }
   document.title = `${views[name].title} · Banyan`;
   say("");
