@@ -225,6 +225,8 @@ def test_a_condition_that_makes_no_sense_is_one_sentence(collection, books):
     for where in ("yeer > 3", "year >", "year = 'x' OR"):
         with pytest.raises(BanyanError, match="is not a valid condition"):
             collection.search("the", where=where)
+    with pytest.raises(BanyanError, match=r"literal of type 'Int64' \(conditions are SQL"):  # not where in Lance's code
+        collection.search("the", where="year = ''")
     with pytest.raises(BanyanError, match=r"cannot read the rows of the index where .N'a' = title"):  # Lance panics
         collection.search("the", where="N'a' = title")
 

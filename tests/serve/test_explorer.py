@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import subprocess
@@ -84,10 +85,18 @@ def test_a_filter_is_built_and_shared(page, server):
     page.goto(f"{server.address}/#search?q=cat")
     page.get_by_text("Filter").click()
     page.get_by_label("Column").select_option("kind")
+    assert page.get_by_role("button", name="Add").is_disabled()
     page.get_by_label("Value").fill("b'c")
     page.get_by_role("button", name="Add").click()
     until(page, "location.hash.includes('where=kind')")
     assert page.get_by_label("Only rows that match this SQL condition").input_value() == "kind = 'b''c'"
+    page.get_by_label("Column").select_option("year")
+    page.get_by_label("Value").press("Enter")
+    page.get_by_label("Value").fill("1901")
+    page.get_by_label("Value").press("Enter")
+    expected = "(kind = 'b''c') AND year = 1901"
+    assert page.get_by_label("Only rows that match this SQL condition").input_value() == expected
+    until(page, "document.querySelectorAll('.meta').length === 1")
     until(page, "[...document.querySelectorAll('.meta')].every(meta => meta.textContent.includes(\"kind: b'c\"))")
     page.get_by_label("Only rows that match this SQL condition").fill("nothing = 1")
     until(page, "document.getElementById('status').classList.contains('bad')")
@@ -121,13 +130,15 @@ def test_text_is_never_html_and_stays_in_its_place(page, server, text):
 
 ENDLESS = """([text]) => {
     const list = document.querySelector('ol.hits');
-    list.replaceChildren(views.search.item('cat', { text, source: 'a', row: 1, cosine: 1 }));
+    const phrases = [{ query: [0, text.length], text: [0, text.length], cosine: 1 }];
+    list.replaceChildren(views.search.item(text, { text, source: 'a', row: 1, cosine: 1, phrases }));
     return [list.firstChild.clientHeight < innerHeight, getComputedStyle(list.firstChild).overflow];
 }"""
 
 
-@pytest.mark.parametrize("text", ["word " * 20_000, "c" + "\u0310\u0321" * 200])
+@pytest.mark.parametrize("text", ["word " * 20_000, "a" * 3000, "c" + "\u0310\u0321" * 200])
 def test_a_hit_leaves_room_for_the_others(page, server, text):
+    page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{server.address}/#search?q=cat")
     page.wait_for_selector("ol.hits > li")
     assert page.evaluate(ENDLESS, [text]) == [True, "clip"]
@@ -170,6 +181,47 @@ def test_a_phrase_lights_what_goes_with_it(page, server):
     assert "the cat sat" in page.locator("main p.faint").inner_text()
     page.get_by_label("Second text").fill("the cat sat")
     until(page, "document.querySelector('.big').textContent === '1.000'")
+    told = page.locator("main").inner_text()
+    assert not any(nothing in told for nothing in ("Left out", "mark of a space", "false"))
+
+
+def test_compare_names_what_no_colour_can_show(page, server):
+    leaf = {"text": "", "span": [0, 0], "height": 0, "piece": "▁"}
+    cat, tree = leaf | {"text": "cat", "span": [4, 7], "piece": "▁cat"}, {"root": 0, "matches": [[0, 1.0]]}
+    found = {
+        "similarity": 0.5,
+        "rows": ["▁", "bias"],
+        "columns": ["cat", "bias"],
+        "matrix": [[0.4, 0.05], [0.05, 0.0]],
+        "a": tree | {"text": "...", "nodes": [leaf]},
+        "b": tree | {"text": "cat cat", "nodes": [cat]},
+    }
+    page.route("**/explain", lambda route: route.fulfill(json=found))
+    page.goto(f"{server.address}/#compare?a=...&b=cat+cat")
+    page.wait_for_selector(".pieces")
+    told = page.locator("main").inner_text()
+    assert "Pairs with ▁, the mark of a space, add 0.450 to the cosine." in told
+    assert "Left out, because it is repeated: cat" in told
+
+
+def test_a_tree_leaves_nothing_of_the_one_before(page, server):
+    page.goto(f"{server.address}/#tree?text=the+cat+sat")
+    page.wait_for_selector("svg .node")
+    assert page.locator("main p.text").inner_text() == "the cat sat"
+    page.get_by_label("Text").fill("cat")
+    until(page, "document.getElementById('status').textContent === '1 leaf'")
+    assert page.locator("main p.text").inner_text() == "cat"
+    assert page.locator("main input[type=range]").count() == 0
+    nothing = {"text": ".", "root": None, "nodes": []}
+    for text, told in (("", "Type a text."), ("...", "0 leaves")):
+        page.get_by_label("Text").fill("the cat sat")
+        until(page, "document.querySelectorAll('ol.merges li').length > 0")
+        page.route("**/parse", lambda route: route.fulfill(json=[nothing]))
+        page.get_by_label("Text").fill(text)
+        until(page, f"document.getElementById('status').textContent === '{told}'")
+        assert page.locator("main p.text").inner_text() == ""
+        assert page.locator("ol.merges li, main input[type=range]").count() == 0
+        page.unroute("**/parse")
 
 
 def test_merges_are_stepped_through(page, server):
@@ -238,6 +290,68 @@ def test_shared_phrases_are_drawn_once(page, server):
     assert page.locator("svg.graph").get_attribute("viewBox") == before
 
 
+FORTY = "%0A".join(
+    f"the {colour}+{what}+{i}+sat+on+the+{where}"
+    for i, (colour, what, where) in enumerate(
+        itertools.product(
+            ("green", "old"), ("cat", "dog", "house", "tree"), ("mat", "house", "big+tree", "table", "roof")
+        )
+    )
+)
+LETTERS = """14 * document.querySelector('.stage').clientWidth /
+    document.querySelector('svg.graph').getAttribute('viewBox').split(' ')[2]"""
+COVERED = """(() => {
+    const boxes = [...document.querySelectorAll('svg.graph .pill')].map(one => one.getBBox());
+    const meet = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+    return boxes.some((a, i) => boxes.some((b, j) => i < j && meet(a, b)));
+})()"""
+IN_VIEW = """name => {
+    const stage = document.querySelector('.stage').getBoundingClientRect();
+    return [...document.querySelectorAll('svg.graph .node')].flatMap((node, i) => {
+        const box = node.getBoundingClientRect();
+        const across = stage.left <= box.left && box.right <= stage.right;
+        const inside = across && Math.max(stage.top, -1) <= box.top && box.bottom <= stage.bottom;
+        return inside && node.classList.contains(name) ? [i] : [];
+    });
+}"""
+
+
+def centre(page: Any, node: int) -> tuple[float, float]:
+    box = page.locator("svg.graph .node").nth(node).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_forty_sentences_are_legible_and_within_reach(browser, server, width):
+    with opened(browser, viewport={"width": width, "height": 800}) as page:
+        page.goto(f"{server.address}/#graph?s={FORTY}")
+        page.wait_for_selector("svg.graph .node")
+        assert f"{page.locator('svg.graph .node').count()} nodes" in page.locator("#status").inner_text()
+        assert page.evaluate(LETTERS) > 8
+        assert not page.evaluate(COVERED)
+        page.locator("ol.sentences button").nth(30).click()
+        page.mouse.move(0, 0)
+        node, letters = page.evaluate(IN_VIEW, "under")[0], page.evaluate(LETTERS)
+        assert letters > 8
+        before = centre(page, node)
+        page.mouse.move(*before)
+        page.mouse.wheel(0, -200)
+        until(page, f"({LETTERS}) > {1.2 * letters}")
+        assert centre(page, node) == pytest.approx(before, abs=2)
+        page.mouse.move(0, 0)
+        page.locator("svg.graph").focus()  # with the keyboard: the phrases of the sentence, wherever they are drawn
+        reached = page.locator("svg.graph .node[tabindex='0']").count()
+        assert 0 < reached < 50
+        for _ in range(reached):
+            page.keyboard.press("Tab")
+            assert len(page.evaluate(IN_VIEW, "lit")) == 1
+        page.get_by_role("button", name="Fit").click()
+        assert page.evaluate(LETTERS) < 8
+        for _ in range(4):
+            page.get_by_role("button", name="Zoom in").click()
+        assert page.evaluate(LETTERS) > 8
+
+
 def test_hits_are_chosen_for_the_graph(page, server):
     page.goto(f"{server.address}/#search?q=cat")
     page.locator("ol.hits > li").first.wait_for()
@@ -260,6 +374,11 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
     until(page, "document.querySelectorAll('.side ol > li').length > 0")
     until(page, "location.hash === '#map?q=green+tree'")
     assert "green" in page.locator(".side ol > li").first.inner_text()
+    assert "the 40 nearest of 40 texts" in page.locator(".side").inner_text()
+    page.get_by_label("Find").fill("   ")
+    until(page, "document.querySelector('.side').innerText.includes('40 texts, ')")
+    page.get_by_label("Find").fill("green tree")
+    until(page, "document.querySelectorAll('.side ol > li').length > 0")
     assert not page.locator(".legend").is_visible()  # there are many groups, and the hits are below
     page.get_by_text("Groups").click()
     page.get_by_role("button", name="Copy link").click()
@@ -276,8 +395,15 @@ def test_the_map_is_searched_coloured_and_shared(page, server):
 
 
 def test_two_models_search_side_by_side(browser, model_folder, index_folder, trained_folder):
-    with explored(model_folder, index_folder, "--beside", trained_folder) as address, opened(browser) as page:
+    with (
+        explored(model_folder, index_folder, "--beside", trained_folder) as address,
+        opened(browser, viewport={"width": 360, "height": 800}) as page,
+    ):
         page.goto(f"{address}/#models")
+        page.wait_for_selector("nav a[aria-current]")
+        assert page.evaluate(
+            "document.querySelector('nav a[aria-current]').getBoundingClientRect().right <= innerWidth"
+        )
         page.get_by_label("Search with both models").fill("green tree")
         until(page, "[...document.querySelectorAll('ol.hits')].every(list => list.children.length === 10)")
         one, other = (column.locator("li > .text").all_inner_texts() for column in page.locator("ol.hits").all())

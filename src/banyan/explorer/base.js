@@ -23,6 +23,7 @@ const characters = text => Array.from(text);
 const part = (letters, [start, end]) => letters.slice(start, end).join("").trim();
 const decimals = (value, n = 3) => (Math.abs(value) < 0.5 * 10 ** -n ? 0 : value).toFixed(n);
 const short = (text, most = 80) => characters(text).length > most ? characters(text).slice(0, most - 1).join("") + "…" : text;
+const amount = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 // Text for a drawing: on one line, without characters that reorder or cannot be shown.
 const visible = text => text.replace(/\s+/g, " ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 const rightToLeft = text => {

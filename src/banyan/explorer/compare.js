@@ -1,7 +1,7 @@
 // Two texts: what each pair of pieces contributes to their cosine, and both trees.
 {
   const EXAMPLES = ["The old railway bridge was rebuilt in stone.", "They built the bridge of the railway again."];
-  const MOST_CELLS = 3600;
+  const MOST_CELLS = 3600, SPACE = "▁";
 
   const paint = (element, value, most) => {
     const strength = most > 0 ? Math.min(1, Math.abs(value) / most) : 0;
@@ -46,6 +46,13 @@
     return make("ol", { class: "plain" }, ...cells.map(([value, i, j]) => make("li", {}, make("span", { class: "number faint" }, `${decimals(100 * value, 1)}  `), said(rows[i]), " × ", said(columns[j]))));
   }
 
+  // What no character shows of the value: the mark of a space may have most of it.
+  function ofSpaces({ rows, columns, matrix }) {
+    const value = sum(matrix.map((row, i) => sum(row.filter((_, j) => [rows[i], columns[j]].includes(SPACE)))));
+    return Math.abs(value) >= 0.005 && make("p", { class: "faint" }, `Pairs with ${SPACE}, the mark of a space, add `,
+      make("span", { class: "number" }, decimals(value)), " to the cosine. No character shows it.");
+  }
+
   function present(place, found) {
     const { matrix } = found, sides = ["a", "b"], trees = [found.a, found.b];
     const cells = [matrix, matrix[0].map((_, j) => matrix.map(row => row[j]))];  // rows: pieces of that side
@@ -80,14 +87,16 @@
       lines.push(sentence(trees[side], `Text ${name}`, (node, clicked) => point(side, node, clicked)));
       drawn.push(drawing.draw(trees[side], (node, clicked) => point(side, node, clicked)));
     });
+    const repeated = tree => drawing.repeats(tree) && make("p", { class: "faint" }, drawing.repeats(tree));
     const note = make("p", { class: "faint", "aria-live": "polite" });
     const full = matrix.length * matrix[0].length <= MOST_CELLS && make("details", {}, make("summary", {}, "All numbers"), make("div", { class: "scroll" }, table(found)));
-    place.replaceChildren(
+    place.replaceChildren();
+    fill(place, {}, [
       make("p", {}, "Cosine ", make("span", { class: "big number" }, decimals(found.similarity)), make("span", { class: "faint" },
         "  Blue adds to it, orange takes from it. The numbers of all pairs of pieces sum to it exactly.")),
-      make("div", { class: "two" }, ...lines.map(({ line }) => make("div", { class: "card" }, line))), note,
+      make("div", { class: "two" }, ...lines.map(({ line }, side) => make("div", { class: "card" }, line, repeated(trees[side])))), ofSpaces(found), note,
       make("div", { class: "two" }, ...drawn.map(each => make("div", { class: "card scroll" }, each.svg))),
-      make("h2", {}, "Strongest pairs (× 100)"), strongest(found), full);
+      make("h2", {}, "Strongest pairs (× 100)"), strongest(found), full]);
     drawn.forEach(({ svg }, side) => toStart(svg.parentElement, trees[side].text));
     point(0, -1, false);
   }
@@ -103,7 +112,7 @@
     };
     place.append(make("div", { class: "two" }, field("a"), field("b")), make("div", { class: "row" }, views.search.copyLink()), result);
     async function load() {
-      if (!state.a.trim() || !state.b.trim()) { result.replaceChildren(); return say("Type two texts."); }
+      if (!state.a.trim() || !state.b.trim()) { asking.stop(); result.replaceChildren(); return say("Type two texts."); }
       try {
         const found = await asking("explain", { ...state, trees: true });
         say("");

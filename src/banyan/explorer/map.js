@@ -14,7 +14,7 @@ views.map = { title: "Map", needs: "index", show: async (place, state) => {
     if (!wait.isConnected) return;
     wait.remove();
     const asking = asker();
-    const source = { ...found, columns: Object.keys(about.index.columns).filter(name => name !== "row"), texts: points => ask("explore/texts", { points }),
+    const source = { ...found, nearest: true, columns: Object.keys(about.index.columns).filter(name => name !== "row"), texts: points => ask("explore/texts", { points }),
       values: column => ask("explore/values", { column }), find: query => asking("explore/find", { query }) };
     mapPanel(place, source, { q: state.q || "", colour: state.colour || "" }, (now, step) => keep("map", now, step), views.search.copyLink());
   } catch (error) { complain(error); }

@@ -259,7 +259,7 @@ function mapPanel(place, source, state, changed, share = null) {
   const colours = make("select", { id: "colour", onchange: () => { state.colour = colours.value; only = null; changed(state, true); paint(); } },
     make("option", { value: "" }, "cluster"), ...source.columns.map(name => make("option", { value: name, selected: state.colour === name }, name)));
   const clear = make("button", { type: "button", hidden: true, onclick: () => { query.value = state.q = ""; lassoed = hits = only = null; changed(state, true); listLegend(); shown(); } }, "Show all");
-  place.append(make("div", { class: "map" }, stage, make("div", { class: "side" },
+  place.append(make("div", { class: "beside" }, stage, make("div", { class: "side" },
     make("label", { for: "find" }, "Find"), query, make("div", { class: "row" }, make("label", { for: "colour" }, "Colour by"), colours, clear, share), count, groups, list)));
 
   async function paint() {
@@ -280,7 +280,11 @@ function mapPanel(place, source, state, changed, share = null) {
     }));
   }
   const find = later(200, async () => {
-    try { hits = state.q ? await source.find(state.q) : null; shown(); } catch (error) { complain(error); }
+    const asked = state.q;
+    try {
+      const found = asked.trim() ? await source.find(asked) : null;
+      if (asked === state.q) { hits = found; shown(); }
+    } catch (error) { complain(error); }
   });
   const look = () => find();
   async function shown() {
@@ -292,8 +296,11 @@ function mapPanel(place, source, state, changed, share = null) {
     if (clear.hidden === some) groups.open = !some;  // the list is below
     clear.hidden = !some;
     const number = value => value.toLocaleString("en");
-    count.textContent = some ? `${number(chosenPoints.length)} of ${number(n)} texts${chosenPoints.length > LISTED ? `; the first ${LISTED} are listed` : ""}`
-      : `${number(n)} texts${source.rows > n ? `, a sample of ${number(source.rows)}` : ""}, ${source.clusters.length} clusters`;
+    const all = amount(n, "text"), nearest = source.nearest && ranked && ranked === hits;
+    const which = nearest ? only === null ? `the ${number(hits.length)} nearest of ${all}` : `${number(chosenPoints.length)} of the ${amount(hits.length, "nearest text")}`
+      : `${number(chosenPoints.length)} of ${all}`;
+    count.textContent = some ? `${which}${chosenPoints.length > LISTED ? `; the first ${LISTED} are listed` : ""}`
+      : `${all}${source.rows > n ? `, a sample of ${number(source.rows)}` : ""}, ${amount(source.clusters.length, "cluster")}`;
     const listed = chosenPoints.slice(0, LISTED), found = listed.length ? await source.texts(listed).catch(error => (complain(error), [])) : [];
     list.replaceChildren(...found.map(({ text, place: where }, i) => make("li", { onmouseenter: () => map.show(listed[i]), onmouseleave: () => map.show(-1) },
       make("button", { type: "button", class: "chip", onclick: () => map.centre(listed[i]) }, said(text)), make("div", { class: "faint" }, said(where)))));

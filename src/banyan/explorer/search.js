@@ -1,7 +1,7 @@
 // Search as one types.
 {
   const BY = { both: "words and meaning", vectors: "meaning", words: "words" };
-  const PAGE = 10;
+  const PAGE = 10, CHIP = 60;
 
   // A text cut at the edges of all spans: each piece knows which spans cover it.
   function segments(text, spans) {
@@ -43,7 +43,7 @@
       const light = on => () => { for (const piece of text.children) piece.classList.toggle("lit", on && piece.phrases.includes(number)); };
       const chip = make("button", { type: "button", class: "chip", onmouseenter: light(true), onmouseleave: light(false),
         onfocus: light(true), onblur: light(false), title: "the phrase of the query, and the one of this text that is like it" },
-        said(part(asked, phrase.query)), " ~ ", said(part(letters, phrase.text)), make("span", { class: "number" }, ` ${decimals(phrase.cosine, 2)}`));
+        said(short(part(asked, phrase.query), CHIP)), " ~ ", said(short(part(letters, phrase.text), CHIP)), make("span", { class: "number" }, ` ${decimals(phrase.cosine, 2)}`));
       list.append(make("li", { class: "bare" }, chip));
     });
     return list.children.length ? list : null;
@@ -77,11 +77,13 @@
     const names = Object.keys(about.index.columns);
     const column = make("select", { "aria-label": "Column" }, ...names.map(name => make("option", { value: name }, name)));
     const sign = make("select", { "aria-label": "Comparison" }, ...["=", "!=", "<", "<=", ">", ">=", "contains"].map(name => make("option", {}, name)));
-    const value = make("input", { type: "text", dir: "auto", "aria-label": "Value" });
-    const add = make("button", { type: "button", onclick: () => {
+    const value = make("input", { type: "text", dir: "auto", "aria-label": "Value", oninput: () => { add.disabled = !value.value.trim(); },
+      onkeydown: event => { if (event.key === "Enter") { event.preventDefault(); add.click(); } } });
+    const add = make("button", { type: "button", disabled: true, onclick: () => {
       const next = condition(column.value, sign.value, value.value);
       where.value = where.value.trim() ? `(${where.value}) AND ${next}` : next;
       state.where = where.value;
+      value.value = ""; value.focus(); add.disabled = true;
       changed(true);
     } }, "Add");
     return make("details", { open: Boolean(state.where) }, make("summary", {}, "Filter"),
@@ -124,7 +126,7 @@
     }
 
     async function load() {
-      if (!state.q.trim()) { results.replaceChildren(); pages.replaceChildren(); return say("Type to search."); }
+      if (!state.q.trim()) { asking.stop(); results.replaceChildren(); pages.replaceChildren(); return say("Type to search."); }
       const started = performance.now(), offset = (state.page - 1) * PAGE, asked = state.q;
       try {
         const { hits, more } = await asking("search", { query: asked, k: PAGE, offset, by: state.by, where: state.where });

@@ -16,7 +16,7 @@ async function ask(path, body, signal) {
 // Asks; a further question of the same asker gives up the one before, whose promise then never ends.
 function asker() {
   let running = null;
-  return async (path, body) => {
+  const asking = async (path, body) => {
     if (running) running.abort();
     const mine = running = new AbortController();
     try {
@@ -26,6 +26,8 @@ function asker() {
       return mine.signal.aborted ? new Promise(() => {}) : Promise.reject(error);
     }
   };
+  asking.stop = () => running?.abort();
+  return asking;
 }
 
 // --- Views, and their state in the address: #name?field=value ------------------------------------------------------
@@ -71,9 +73,11 @@ async function show() {
   if (!views[name] || !offered(name)) [name, state] = [Object.keys(views).find(offered), {}];
   current = name;
   kept = 0;
-  for (const tab of document.querySelectorAll("nav a")) {
-    if (tab.dataset.view === name) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
+  const nav = document.getElementById("nav");
+  for (const tab of nav.children) {
+    if (tab.dataset.view !== name) { tab.removeAttribute("aria-current"); continue; }
+    tab.setAttribute("aria-current", "page");
+    nav.scrollLeft = tab.offsetLeft - nav.offsetLeft - (nav.clientWidth - tab.offsetWidth) / 2;
   }
   document.title = `${views[name].title} · Banyan`;
   say("");

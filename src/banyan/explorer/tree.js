@@ -102,13 +102,17 @@ const drawing = (() => {
     }
     return { svg, light, upTo, words, under, n };
   }
-  // Words and parts of words that no leaf covers.
+  // Words and parts of words that no leaf covers, and a line that names them.
   function leftOut(tree) {
     const letters = characters(tree.text);
     for (const { start, end } of leaves(tree)) letters.fill(" ", start, end);
     return [...new Set(letters.join("").match(/[\p{L}\p{M}\p{N}]+/gu) || [])];
   }
-  return { draw, leaves, leftOut };
+  function repeats(tree) {
+    const missing = leftOut(tree);
+    return missing.length ? `Left out, because it is repeated: ${short(missing.join(", "), 200)}` : "";
+  }
+  return { draw, leaves, leftOut, repeats, width };
 })();
 
 // Scroll a box to where the text of its drawing begins.
@@ -139,39 +143,48 @@ const toStart = (box, text) => { if (rightToLeft(text)) box.scrollLeft = box.scr
     place.append(make("label", { for: "text" }, "Text"), text, steps, picture, make("div", { class: "two" },
       make("div", {}, make("h2", {}, "Merges in order"), merges),
       make("div", {}, make("h2", {}, "Phrase"), phrase, found)));
-    const soon = later(200, load), look = later(250, (...given) => nearest(...given));
+    let explored = null;
+    const soon = later(200, load), look = later(250, (tree, node) => tree === explored && nearest(found, tree.text, node, near));
+
+    function nothing() {
+      explored = null;
+      for (const asked of [asking, near]) asked.stop();
+      for (const one of [picture, steps, merges, phrase, found]) one.replaceChildren();
+    }
 
     async function load() {
-      if (!state.text.trim()) { for (const one of [picture, steps, merges, found]) one.replaceChildren(); return say("Type a text."); }
+      if (!state.text.trim()) { nothing(); return say("Type a text."); }
       try {
         const [tree] = await asking("parse", { inputs: state.text });
-        const missing = drawing.leftOut(tree), leaves = tree.nodes.length ? (tree.nodes.length + 1) / 2 : 0;
-        say(`${leaves} leaves${missing.length ? `; left out, because it is repeated: ${short(missing.join(", "), 200)}` : ""}`);
-        if (tree.nodes.length) explore(tree); else picture.replaceChildren("No tokens.");
+        const leaves = amount(tree.nodes.length ? (tree.nodes.length + 1) / 2 : 0, "leaf", "leaves");
+        say([leaves, drawing.repeats(tree)].filter(Boolean).join(". "));
+        nothing();
+        if (tree.nodes.length) explore(tree); else picture.append("No tokens.");
       } catch (error) { complain(error); }
     }
 
     function explore(tree) {
       let pinned = -1;
+      explored = tree;
       const drawn = drawing.draw(tree, (node, clicked) => {
         if (clicked) pinned = pinned === node ? -1 : node;
         const shown = node < 0 ? pinned : node;
         drawn.light(shown < 0 ? [] : [shown]);
         if (shown < 0) return;
         phrase.textContent = tree.nodes[shown].text;
-        if (about.index && (clicked || pinned < 0)) look(found, tree.text, shown, near);
+        if (about.index && (clicked || pinned < 0)) look(tree, shown);
       });
-      picture.replaceChildren(drawn.svg);
+      picture.append(drawn.svg);
       toStart(picture, tree.text);
       const { n } = drawn, all = tree.nodes.length - n, letters = tree.nodes.map(node => node.text);
       const items = tree.nodes.slice(n).map((node, i) => make("li", {}, make("button", { type: "button", onclick: () => step(i + 1) },
         said(short(letters[node.children[0]], 40)), " + ", said(short(letters[node.children[1]], 40)),
         make("span", { class: "number faint" }, `  ${decimals(node.similarity, 2)}`))));
-      merges.replaceChildren(...items);
+      merges.append(...items);
       const slider = make("input", { type: "range", min: 0, max: all, value: all, "aria-label": "Number of merges", oninput: () => step(+slider.value) });
       const count = make("span", { class: "number" });
       const button = (told, move) => make("button", { type: "button", onclick: () => step(Math.max(0, Math.min(all, +slider.value + move))) }, told);
-      steps.replaceChildren(button("Step back", -1), button("Step", 1), slider, count, views.search.copyLink());
+      steps.append(...(all ? [button("Step back", -1), button("Step", 1), slider, count] : []), views.search.copyLink());
       function step(to) {
         slider.value = to;
         drawn.upTo(to);
@@ -180,11 +193,10 @@ const toStart = (box, text) => { if (rightToLeft(text)) box.scrollLeft = box.scr
         const list = items[to - 1];
         if (list) merges.scrollTop = list.offsetTop - merges.offsetTop - merges.clientHeight / 2;
         count.textContent = `merge ${to} of ${all}`;
-        if (to) phrase.textContent = tree.nodes[n + to - 1].text;
+        phrase.textContent = to || !all ? tree.nodes[n + to - 1].text : "";
       }
       step(all);
       drawn.light([]);
-      found.replaceChildren();
     }
     return load();
   }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ WORDS = "_words"  # the text with the parts of compound names, for the full-text
 _ABOUT = "banyan"  # a key of the table's metadata
 _LAST_BYTES = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}  # of every file of these kinds
 _ADVICE = "the rows indexed so far are kept, and the same command continues"
+_SOURCE = re.compile(r",? \S+\.rs:\d+:\d+")  # the line of Lance where an error arose
 OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
@@ -81,7 +83,7 @@ class Rows:
         try:
             return cls(folder, _database(folder).open_table(NAME))
         except (ValueError, RuntimeError, OSError) as error:
-            raise BanyanError(f"cannot read the rows of {folder}: {first_line(error)}") from None
+            raise BanyanError(f"cannot read the rows of {folder}: {_told(error)}") from None
 
     @classmethod
     def remove_empty(cls, folder: Path) -> None:
@@ -260,7 +262,7 @@ class Rows:
         try:
             self._table.create_index(WORDS, config=words)
         except (ValueError, RuntimeError) as error:
-            raise BanyanError(f"cannot build a full-text index for language {language}: {first_line(error)}") from None
+            raise BanyanError(f"cannot build a full-text index for language {language}: {_told(error)}") from None
 
     def _sync(self) -> None:
         """Flush new files to disk, so that they survive a power cut. Undo the write if one of them is incomplete: Lance
@@ -311,13 +313,17 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def _told(error: BaseException) -> str:
+    return _SOURCE.sub("", first_line(error))[:300]
+
+
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     """Turn Lance's error about a write into a BanyanError."""
     try:
         yield
     except (RuntimeError, OSError) as error:
-        reason = "the disk is full" if "No space left" in str(error) else first_line(error)
+        reason = "the disk is full" if "No space left" in str(error) else _told(error)
         raise BanyanError(f"cannot write to {folder}: {reason}; {_ADVICE}") from None
 
 
@@ -332,9 +338,9 @@ def _condition(where: str | None) -> Iterator[None]:
             raise
         if where is None or panicked or "corrupt" in str(error).lower():
             these = "the rows of the index" if where is None else f"the rows of the index where {where!r}"
-            told = f"cannot read {these}: {first_line(error)[:300]}"
+            told = f"cannot read {these}: {_told(error)}"
             raise BanyanError(f"{told}; `banyan check` names the damaged file") from None
-        reason = f"{where!r} is not a valid condition: {first_line(error)[:300]}"
+        reason = f"{where!r} is not a valid condition: {_told(error)}"
         raise BanyanError(f"{reason} (conditions are SQL, for example: year >= 1900 AND author = 'Livy')") from None
 
 
