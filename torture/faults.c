@@ -225,11 +225,14 @@ ssize_t pwrite64(int file, const void *data, size_t size, off64_t place) {
 }
 ssize_t pwrite(int file, const void *data, size_t size, off_t place) { return pwrite64(file, data, size, place); }
 
+/* All descriptors of a file are flushed with one of them. */
 static int flushes(int file) {
-    struct stat state;
+    struct stat state, other;
     char path[PATH_MAX];
     if (!root_size || !path_of(file, path) || strncmp(path, root, root_size)) return 0;
-    if (is_ours(file) && !fstat(file, &state)) synced[file] = state.st_size;
+    for (int each = 0; each < FILES; each++)
+        if (ours[each] && !fstat(file, &state) && !fstat(each, &other) && state.st_ino == other.st_ino)
+            synced[each] = state.st_size;
     forget(path);
     lasts(path);
     return 1;
