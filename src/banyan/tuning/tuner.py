@@ -77,18 +77,14 @@ def tune(
     if Processes.of_environment().several:
         raise BanyanError("a model is tuned by one process: run banyan tune without torchrun")
     place, display, folder = devices.choose(device), Display(quiet), RunFolder(Path(out))
-    before = _loaded(model)
+    before = _loaded(model, display)
     assert before.folder is not None
     folder.refuse_to_lose(resume, overwrite)
     tuned_on = examples if isinstance(examples, str | Path) else None
     given = Given.of(init=before.folder, tuned_on=tuned_on)
     config, given = folder.settle({"preset": "tuned", **overrides}, given, resume)
     _refuse_unfit(config)
-    if has_classifier(before.folder):
-        display.note(f"the classifier in {before.folder} is left out: train it again on the tuned model")
-    read, told = _read(examples, columns, labels, display)
-    if config.hard_negatives and read.score is not None:
-        raise BanyanError("hard negatives are for examples without scores, which rank all pairs: leave out --hard")
+    read, told = _read(examples, columns, labels, config, display)
     train, held_out = split(read, config.seed)
     choosing, measuring = halved(held_out, config.seed)
     batches = prepared(train, choosing, before.tokenizer, config.max_pieces)
@@ -120,24 +116,31 @@ def _refuse_unfit(config: Config) -> None:
         raise BanyanError("batch_size must be at least 2 in tuning: the texts of a batch are told from each other")
 
 
-def _loaded(model: str | Path | Banyan) -> Banyan:
+def _loaded(model: str | Path | Banyan, display: Display) -> Banyan:
     loaded = model if isinstance(model, Banyan) else Banyan.from_pretrained(model)
     if loaded.folder is None:
         raise BanyanError("the model to tune must be in a folder: write it with save_pretrained and load it from there")
+    if has_classifier(loaded.folder):
+        display.note(f"the classifier in {loaded.folder} is left out: train it again on the tuned model")
     return loaded
 
 
-def _read(source: Any, columns: Sequence[str] | None, labels: bool, display: Display) -> tuple[Examples, str]:
+def _read(
+    source: Any, columns: Sequence[str] | None, labels: bool, config: Config, display: Display
+) -> tuple[Examples, str]:
     """The examples, and what was read, kept and dropped, in words."""
-    if isinstance(source, Examples):
-        return source, f"{len(source):,} examples."
     from banyan.tuning.reading import read_examples
 
-    found = read_examples(source, columns, labels)
-    display.note(found.note)
-    told = found.report.summary("example")
-    display.note(told)
-    return found.examples, told
+    if isinstance(source, Examples):
+        examples, told = source, f"{len(source):,} examples."
+    else:
+        found = read_examples(source, columns, labels)
+        examples, told = found.examples, found.report.summary("example")
+        display.note(found.note)
+        display.note(told)
+    if config.hard_negatives and examples.score is not None:
+        raise BanyanError("hard negatives are for examples without scores, which rank all pairs: leave out --hard")
+    return examples, told
 
 
 def _summary(told: str, path: str | Path | None, start: Path) -> str:
