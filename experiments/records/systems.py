@@ -227,7 +227,9 @@ class Compared(NamedTuple):
             return None
         prefix = "" if run == "banyan" else f"{run}-"
         if of == "languages":
-            return _of_seeds(records.mean_over([f"{prefix}{name}" for name in LANGUAGES], SPEARMAN))
+            estimate = records.mean_over([f"{prefix}{name}" for name in LANGUAGES], SPEARMAN)
+            each = [found for name in LANGUAGES if estimate.n == 1 and (found := self._run(system, name))]
+            return _mean(each) if each else _of_seeds(estimate)
         if of in ("sts", "words"):
             return _of_seeds(records.score(run, of))
         return _of_seeds(records.figure(f"{prefix}{of}" if of in LANGUAGES else run, *_TASKS.get(of, (of, SPEARMAN))))

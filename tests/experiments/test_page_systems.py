@@ -12,8 +12,9 @@ from experiments.pages import __main__ as pages
 from experiments.pages import markdown as page_markdown
 from experiments.pages import numbers
 from experiments.pages import systems as page_systems
-from experiments.places import DOCS, ROOT
+from experiments.places import DOCS, RESULTS, ROOT
 from experiments.records import systems as compared_systems
+from experiments.records.material import Material
 from experiments.records.paired import Paired
 from experiments.records.systems import Compared, Figure
 
@@ -49,6 +50,14 @@ def test_paired_differences_decide_between_default_and_tfidf(monkeypatch, interv
     assert every.level(named["tfidf"], named["default"], "STS-12") == level
     assert every.level(named["default"], named["glove"], "STS-12")
     assert every.level(named["default"], named["tfidf"], "STS-13")  # has no paired difference
+
+
+def test_a_mean_over_languages_has_an_interval_with_one_seed_too():
+    """Without one, any other figure would differ significantly."""
+    every = Compared.read(Material.read(RESULTS), RESULTS / "compared")
+    for system in compared_systems.SYSTEMS:
+        if (figure := every.ours(system, "languages")) and figure.seeds == 1:
+            assert figure.low < figure.value < figure.high, system.name
 
 
 def test_every_page_matches_the_json():
