@@ -18,6 +18,7 @@ pytest.importorskip("sklearn")
 from banyan import BanyanError
 from banyan.explorer import map_page
 from banyan.search import clusters, maps
+from banyan.search.closed_classes import closed
 from banyan.search.clusters import divided, near_duplicates, overview, typical_phrases
 from banyan.search.index import Index, Maker
 
@@ -143,6 +144,23 @@ def test_similar_texts_lie_close_together(index):
     spread = max(np.linalg.norm(places[labels == number] - centres[number - 1], axis=1).mean() for number in (1, 2, 3))
     apart = min(np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
     assert apart > 2 * spread
+
+
+LATIN = """arma virumque cano Troiae qui primus ab oris Italiam fato profugus Laviniaque venit litora multum ille et
+terris iactatus et alto vi superum saevae memorem Iunonis ob iram multa quoque et bello passus dum conderet urbem
+quid tibi vis cum eo quem tu et tua mater apud nos videre non potestis nec ego nec vos nec hic nec ille nec ipse sed
+si quis ea quae de his aut contra eos per te vel sine me iam nunc aut tum in hac re dicta sunt ut est sic esse sit
+huius uero hominis atque eius qui tecum fuit ex quo ad illum nihil a nobis quam ob rem"""
+
+
+def test_words_of_closed_classes_are_known_in_their_language_only():
+    latin = LATIN.lower().split()
+    english = "the church was built by the river in nineteen hundred and its tower is a ruin".split()
+    found = closed([latin])
+    assert {"tecum", "huius", "uero", "vis", "cum"} - found == {"vis"}
+    assert closed([[*latin, "hujus", "ējus"]]) >= {"hujus", "ējus"}  # other spellings
+    assert not closed([english * 50])
+    assert not closed([latin, *[english] * 50])
 
 
 def test_words_of_grammar_name_no_cluster_in_any_script():

@@ -19,6 +19,7 @@ import numpy as np
 
 from banyan.errors import BanyanError
 from banyan.search import grammar
+from banyan.search.closed_classes import closed
 from banyan.search.rows import Rows
 from banyan.search.word_spans import word_spans
 from banyan.support.needs import needs
@@ -146,12 +147,13 @@ def typical_phrases(texts: dict[int, list[str]], most: int = 6) -> dict[int, lis
     that begin or end with a word that looks like one of grammar. A lone letter is no phrase."""
     said = {number: [_words(text) for text in some] for number, some in texts.items()}
     within = {number: _counts(some) for number, some in said.items()}
-    weights = grammar.weights([text for some in said.values() for text in some])
+    all_said = [text for some in said.values() for text in some]
+    weights = grammar.weights(all_said)
     overall: Counter[tuple[str, ...]] = Counter()
     for counts in within.values():
         overall.update(counts)
     total = sum(map(len, texts.values()))
-    common = _common(within, texts)
+    common = _common(within, texts) | closed(all_said)
     return {
         number: _distinct(_scored(counts, len(texts[number]), overall, total, common, weights), most)
         for number, counts in within.items()
