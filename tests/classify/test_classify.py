@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 from banyan import Banyan, BanyanError
 from banyan.checking import check
-from banyan.classify import Classifier, learning, train_classifier
+from banyan.classify import Classifier, learning, picture, train_classifier
 from banyan.classify.calibration import calibrated, log_loss, probabilities
 from banyan.classify.features import Ragged
 from banyan.classify.figures import Figures
@@ -422,6 +423,14 @@ def test_without_matplotlib_only_the_picture_is_missing(base, tmp_path, monkeypa
     card = (tmp_path / "plain" / "README.md").read_text()
     assert "Accuracy" in card
     assert "confusion.png" not in card
+
+
+def test_names_that_no_font_can_draw_are_rows_of_the_table(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns of every letter that it cannot draw
+        assert picture.draw(np.eye(3, dtype=np.int64), ["plain $5$", "العربية", "\U000e0fff"], tmp_path / "a.png") == 1
+        picture.draw(np.eye(2, dtype=np.int64), ["ስፖርት", "ፖለቲካ"], tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
 # --- The command -----------------------------------------------------------------------------------------------------

@@ -203,7 +203,10 @@ def _write(
     found.save_pretrained(folder.out)
     if figures and figures.confusion is not None:
         try:
-            picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
+            untold = picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
+            if untold:
+                told_of = f"{untold} of its classes by their row in the table: no installed font has their letters"
+                display.note(f"{CONFUSION} names {told_of}")
         except BanyanError as error:  # matplotlib is not installed
             display.note(f"there is no {CONFUSION}. {error}")
             figures = replace(figures, confusion=None)
