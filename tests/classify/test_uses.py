@@ -110,6 +110,13 @@ def test_predictions_of_a_file_are_written_block_by_block(trained, classifier, t
     assert (tmp_path / "out.jsonl").read_text() == expected[1]
 
 
+def test_texts_may_be_a_generator(classifier):
+    given = ["a cat", "the house"]
+    assert classifier.predict(text for text in given) == classifier.predict(given)
+    with pytest.raises(BanyanError, match="text 1 is int, not a string"):
+        classifier.predict(text for text in ["a cat", 3])
+
+
 def test_json_has_the_probability_of_every_predicted_label(base, tmp_path, banyan):
     known = texts(300)
     labels = [["word", label] for (label,) in known.labels]
@@ -185,6 +192,10 @@ def test_the_estimator_compares_pairs(base):
     estimator = Banyan.from_pretrained(base).classifier(pair=True)
     y = [label for (label,) in known.labels]
     assert estimator.fit(list(zip(*known.columns, strict=True)), y).score(np.array(known.columns).T, y) > 0.9
+    fitted = estimator.classifier_
+    for wrong in ["a cat"], [3], [("a cat",)], [("a cat", None)]:
+        with pytest.raises(BanyanError, match="input 0 is not a pair of texts"):
+            fitted.predict(wrong)
 
 
 def test_a_model_saved_over_a_classifier_leaves_none(base, trained, tmp_path):
