@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 from banyan import Banyan, BanyanError
 from banyan.checking import check
-from banyan.classify import Classifier, learning, train_classifier
+from banyan.classify import Classifier, learning, picture, train_classifier
 from banyan.classify.calibration import calibrated, log_loss, probabilities
 from banyan.classify.features import Ragged
 from banyan.classify.figures import Figures
@@ -229,6 +230,12 @@ def test_a_full_disk_ends_a_run_in_one_sentence_and_it_is_resumed(base, tmp_path
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes(), name
 
 
+def test_a_run_that_cannot_be_resumed_says_what_changed(base, tmp_path):
+    train_classifier(base, texts(50), tmp_path / "out", epochs=1, quiet=True)
+    with pytest.raises(BanyanError, match=r"it began with different settings \(balanced, epochs\)$"):
+        train_classifier(base, texts(50), tmp_path / "out", epochs=2, balanced=True, resume=True, quiet=True)
+
+
 def test_a_finished_classifier_is_not_overwritten_unless_asked(base, trained):
     with pytest.raises(BanyanError, match="--overwrite"):
         train_classifier(base, texts(50), trained, quiet=True)
@@ -279,6 +286,8 @@ def test_labels_are_read_from_files_of_all_kinds(tmp_path):
     (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, rows)))
     read, _, _ = read_labelled(tmp_path / "c.jsonl", ["body", "tags"])
     assert (read.labels, read.several) == ([("a", "b"), ()], True)
+    with pytest.raises(BanyanError, match="the separator of labels is empty"):
+        read_labelled(tmp_path / "b.csv", separator="")
     (tmp_path / "d.csv").write_text("sent1,sent2,score\na,b,1\nc,d,0\n")
     read, _, _ = read_labelled(tmp_path / "d.csv", pair=True)
     assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
@@ -307,6 +316,22 @@ def test_held_out_texts_are_not_part_of_texts_to_learn_from():
     assert len(kept) >= 50
     assert not any(a in b or b in a for a in kept for b in learned)
     assert target[held].mean(0) == pytest.approx(target.mean(0), abs=0.05)
+
+
+def test_pairs_with_texts_that_differ_only_in_case_are_on_one_side():
+    first = [f"text {i // 2}" if i % 2 else f"TEXT {i // 2}" for i in range(100)]
+    train, held = split([first, [f"other {i}" for i in range(100)]], np.eye(2)[np.arange(100) % 3 % 2], seed=0)
+    assert len(held)
+    assert not {first[i].lower() for i in train} & {first[i].lower() for i in held}
+
+
+def test_texts_that_are_not_learned_because_of_held_out_ones_are_counted(base, tmp_path, capsys):
+    known = texts(150)
+    twice = Labelled((known.columns[0] * 2,), known.labels * 2, False)
+    found = train_classifier(base, twice, tmp_path / "out", epochs=1)
+    told = re.search(r"not learned because held-out texts repeat or contain them: (\d+)", capsys.readouterr().err)
+    assert told
+    assert int(told[1]) == 300 - found.about["texts"] - found.about["held_out"] > 0
 
 
 def test_every_class_with_several_texts_is_on_both_sides():
@@ -400,7 +425,32 @@ def test_without_matplotlib_only_the_picture_is_missing(base, tmp_path, monkeypa
     assert "confusion.png" not in card
 
 
+def test_names_that_no_font_can_draw_are_rows_of_the_table(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns of every letter that it cannot draw
+        assert picture.draw(np.eye(3, dtype=np.int64), ["plain $5$", "العربية", "\U000e0fff"], tmp_path / "a.png") == 1
+        picture.draw(np.eye(2, dtype=np.int64), ["ስፖርት", "ፖለቲካ"], tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
 # --- The command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["predict", "--out", "labels.tsv"], "--out is for `banyan classify train`"),
+        (["predict", "--epochs", "3"], "--epochs is for `banyan classify train`"),
+        (["predict", "--columns", "text"], "--columns is for classifiers of pairs: --column names the text"),
+        (["train", "--top", "3"], "--top is for `banyan classify predict`"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(trained, tmp_path, banyan, arguments, told):
+    (tmp_path / "texts.txt").write_text("the cat\n")
+    job, *options = arguments
+    code, out, err = banyan("classify", job, trained, tmp_path / "texts.txt", *options)
+    assert (code, out) == (2, "")
+    assert told in err
 
 
 def test_the_command_trains_and_predicts_without_torch(base, tmp_path):

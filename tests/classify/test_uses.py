@@ -110,6 +110,22 @@ def test_predictions_of_a_file_are_written_block_by_block(trained, classifier, t
     assert (tmp_path / "out.jsonl").read_text() == expected[1]
 
 
+def test_texts_may_be_a_generator(classifier):
+    given = ["a cat", "the house"]
+    assert classifier.predict(text for text in given) == classifier.predict(given)
+    with pytest.raises(BanyanError, match="text 1 is int, not a string"):
+        classifier.predict(text for text in ["a cat", 3])
+
+
+def test_json_has_the_probability_of_every_predicted_label(base, tmp_path, banyan):
+    known = texts(300)
+    labels = [["word", label] for (label,) in known.labels]
+    train_classifier(base, (known.columns[0], labels), tmp_path / "out", epochs=3, quiet=True)
+    (tmp_path / "in.txt").write_text("the cat on a\n")
+    found = json.loads(banyan("classify", "predict", tmp_path / "out", tmp_path / "in.txt", "--format", "json")[1])
+    assert sorted(found["label"]) == sorted(found["probabilities"]) == ["animal", "word"]
+
+
 # --- scikit-learn ----------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +150,8 @@ def test_the_estimator_works_where_scikit_learn_expects_one(base):
 
 
 def test_labels_keep_their_type_and_may_be_several(base, tmp_path):
+    from scipy.sparse import csr_matrix
+
     known = texts(300)
     number = {"animal": 10, "place": 2, "rest": -1}
     estimator = Banyan.from_pretrained(base).classifier(epochs=5, frozen=True)
@@ -141,8 +159,11 @@ def test_labels_keep_their_type_and_may_be_several(base, tmp_path):
     assert estimator.classes_.tolist() == [-1, 2, 10]
     assert estimator.predict(["a cat"]).tolist() == [10]
     matrix = np.array([[label == "animal", label == "rest", 0] for (label,) in known.labels], int)
-    found = estimator.fit(known.columns[0], matrix).predict(["a cat", "the house"])
-    assert found.tolist() == [[1, 0, 0], [0, 0, 0]]
+    for given in matrix, csr_matrix(matrix):
+        found = estimator.fit(known.columns[0], given).predict(["a cat", "the house"])
+        assert found.tolist() == [[1, 0, 0], [0, 0, 0]]
+    column = matrix[:, :1]  # a matrix of one column holds the labels themselves
+    assert estimator.fit(known.columns[0], column).predict(["a cat", "the house"]).tolist() == [1, 0]
     found = estimator.fit(known.columns[0], known.labels).predict(["a cat"])
     assert found.tolist() == [["animal"]]
     estimator.classifier_.save_pretrained(tmp_path / "saved")
@@ -171,6 +192,10 @@ def test_the_estimator_compares_pairs(base):
     estimator = Banyan.from_pretrained(base).classifier(pair=True)
     y = [label for (label,) in known.labels]
     assert estimator.fit(list(zip(*known.columns, strict=True)), y).score(np.array(known.columns).T, y) > 0.9
+    fitted = estimator.classifier_
+    for wrong in ["a cat"], [3], [("a cat",)], [("a cat", None)]:
+        with pytest.raises(BanyanError, match="input 0 is not a pair of texts"):
+            fitted.predict(wrong)
 
 
 def test_a_model_saved_over_a_classifier_leaves_none(base, trained, tmp_path):

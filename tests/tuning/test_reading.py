@@ -201,6 +201,11 @@ def test_what_is_dropped_is_counted_by_reason():
     assert "e f" in labelled.examples.first
 
 
+def test_a_column_without_a_name_is_told_by_its_place(tmp_path):
+    path = write(tmp_path / "index.csv", ",query,document\n0,How do I pay?,By card.\n")  # as pandas writes its index
+    assert read_examples(path).note.endswith("; ignored: column 1.")
+
+
 def test_labels_that_are_read_as_texts_raise_a_doubt():
     first = [f"text {i}" for i in range(100)]
     assert "if they are labels" in read_examples((first, ["spam", "ham"] * 50)).note
@@ -219,6 +224,7 @@ def test_labels_that_are_read_as_texts_raise_a_doubt():
         ("a.csv", "title,text,label\na,b,1\nc,d,1\n", None, "has columns that belong together and a label"),
         ("a.jsonl", '{"a": "x", "b": "y", "c": "z"}', None, "has 3 columns of text: choose two"),
         ("a.jsonl", '{"query": "x", "document": "y"}\n{"query"', None, ":2: not valid JSON"),
+        ("a.jsonl", '{"query": "x", "answer": "y", "neg": ["z"]}', None, ":1: expected a text as the negative, found"),
         ("a.tsv", "query\tdocument\na\t\n", None, "nothing to tune on in "),
         ("a.tsv", "\n\n", None, "has no columns: its first line is empty"),
         ("a.jsonl", "\n{}\n", None, "has no columns: no line has an object with keys"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ABOUT, HEAD, CONFUSION = "classifier.json", "classifier.safetensors", "confusion.png"
 FORMAT = "1"
 MOST_CLASSES = 1 << 16
-Inputs = Sequence[str] | Sequence[tuple[str, str]] | Sequence[str | tuple[str, str]]
+Inputs = Iterable[str] | Iterable[tuple[str, str]] | Iterable[str | tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,15 +150,17 @@ class Classifier:
         """The texts as one column, or pairs as two. Raise an error if they are something else."""
         if isinstance(texts, str):
             raise BanyanError("expected a list of texts, not one string: put it in a list")
+        given: list[Any] = list(texts)
         if not self.pair:
-            for row, text in enumerate(texts):
+            for row, text in enumerate(given):
                 if not isinstance(text, str):
                     raise BanyanError(f"text {row} is {type(text).__name__}, not a string")
-            return (list(texts),)  # type: ignore[arg-type]
-        for row, pair in enumerate(texts):
-            if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            return (given,)
+        for row, pair in enumerate(given):
+            two = isinstance(pair, list | tuple | np.ndarray) and len(pair) == 2
+            if not two or not all(isinstance(text, str) for text in pair):
                 raise BanyanError(f"input {row} is not a pair of texts, which this classifier needs")
-        return [pair[0] for pair in texts], [pair[1] for pair in texts]
+        return [pair[0] for pair in given], [pair[1] for pair in given]
 
 
 def has_classifier(folder: Path) -> bool:

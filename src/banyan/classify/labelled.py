@@ -12,7 +12,7 @@ import numpy as np
 from banyan.corpus.parallel import EMPTY_SIDE, names_columns, on_one_line
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.errors import BanyanError
-from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, has_header, is_missing
+from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, has_header, is_missing, name_of
 from banyan.tuning.reading import NO_LABEL, columns_of, opened
 
 _SAMPLE = 200  # rows that show whether the first line of a file is a header
@@ -76,6 +76,8 @@ def read_labelled(
     columns: the names of the text (with pair, two texts) and of the label. Without them, columns are recognised by
     their names or by their order.
     separator: what stands between several labels of a text. A list of labels needs none."""
+    if separator == "":
+        raise BanyanError("the separator of labels is empty: name what stands between them, such as ; or |")
     table = opened(_named(source, pair) if isinstance(source, list | tuple) else source, "labelled texts")
     places, header = _layout(table, columns, pair)
     report = Report(files=int(hasattr(table, "bytes_total")))
@@ -198,11 +200,8 @@ def _by_name(table: Table, pair: bool) -> tuple[int, ...] | None:
 
 
 def _note(table: Table, places: Sequence[int], header: bool) -> str:
-    def name(place: int) -> str:
-        return table.names[place] if header or not table.by_position else f"column {place + 1}"
-
-    *texts, label = map(name, places)
-    others = [name(place) for place in range(len(table.names)) if place not in places]
+    *texts, label = (name_of(table, place, header) for place in places)
+    others = [name_of(table, place, header) for place in range(len(table.names)) if place not in places]
     ignored = f"; ignored: {', '.join(others)}" if others else ""
     kind = "as the text" if len(texts) == 1 else "as the two texts"
     return f"Reading from {table.name}: {' and '.join(texts)} {kind} and {label} as the label{ignored}."

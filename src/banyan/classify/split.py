@@ -92,8 +92,11 @@ def _same(columns: Sequence[Sequence[str]], others: np.ndarray, some: np.ndarray
 
 
 def _numbered(columns: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """Equal numbers for texts that differ at most in case."""
     number: dict[str, int] = {}
-    return [np.array([number.setdefault(text, len(number)) for text in column], np.int64) for column in columns]
+    return [
+        np.array([number.setdefault(text.casefold(), len(number)) for text in column], np.int64) for column in columns
+    ]
 
 
 class _Words:

@@ -94,6 +94,7 @@ class Prepared(NamedTuple):
     learner: Learner
     classes: list[str]
     measuring: Part  # held-out texts for the figures; with few, those that choose the epoch and calibrate
+    skipped: int  # texts that are neither learned nor held out, because a held-out text repeats or contains them
 
     @property
     def also_chose(self) -> bool:
@@ -118,19 +119,22 @@ def prepared(model: Banyan, read: Labelled, settings: Settings) -> Prepared:
     train, held_out = known.take(rows), known.take(choosing)
     vocabulary = Vocabulary.of(train.texts, bits_for(len(classes)), digits_of(model))
     learner = Learner(model, vocabulary, train, held_out, read.several, settings)
-    return Prepared(learner, classes, held_out if measuring is choosing else known.take(measuring))
+    apart = held_out if measuring is choosing else known.take(measuring)
+    return Prepared(learner, classes, apart, len(known) - len(rows) - len(held))
 
 
 def learned(
     ready: Prepared, display: Display, checkpoint: Path | None = None, seconds: float = 60
 ) -> tuple[Classifier, Figures | None]:
     """Run to the end. Return the classifier of the best epoch, and its figures on held-out texts if there are any."""
-    learner, classes, measuring = ready
+    learner, classes, measuring, skipped = ready
     texts, held_out, started = len(learner.train), len(learner.held_out), time.monotonic()
     most = f"at most {learner.epochs} epochs of {learner.batches:,} batches"
     kept = "token vectors are frozen" if learner.settings.frozen else "token vectors learn, too"
     apart = "" if ready.also_chose else f" and {len(measuring):,} to measure on"
     display.note(f"learning {len(classes)} classes from {texts:,} texts, {held_out:,} held out{apart}: {most}; {kept}")
+    if skipped:
+        display.note(f"not learned because held-out texts repeat or contain them: {skipped:,}")
     learner.run(checkpoint, seconds, display)
     progress, best = learner.progress, learner.best
     model = learner.model if learner.settings.frozen else with_embedding(learner.model, best["embedding"])
@@ -162,7 +166,7 @@ def learned(
 
 def _record(ready: Prepared, settings: Settings) -> dict[str, Any]:
     """What identifies a run: its settings, and hashes of the model and of the texts."""
-    (learner, classes, measuring), digest = ready, hashlib.sha256()
+    (learner, classes, measuring, _), digest = ready, hashlib.sha256()
     for part in (learner.train, learner.held_out, measuring):
         for array in (*(column for texts in part.texts for column in texts), part.target):
             digest.update(np.ascontiguousarray(array).data)
@@ -185,7 +189,8 @@ def _check_same(folder: RunFolder, record: dict[str, Any]) -> None:
         raise BanyanError(f"the run in {folder.out} does not train a classifier: choose another folder")
     changed = [name for name, value in record.items() if began.get(name) != value]
     if changed:
-        words = {"classifier": "settings", "several": "labels"}
+        differing = (name for name, value in record["classifier"].items() if began["classifier"].get(name) != value)
+        words = {"classifier": f"settings ({', '.join(differing)})", "several": "labels"}
         told = ", ".join(words.get(name, name) for name in changed)
         raise BanyanError(f"the run in {folder.out} cannot be resumed: it began with different {told}")
 
@@ -198,7 +203,10 @@ def _write(
     found.save_pretrained(folder.out)
     if figures and figures.confusion is not None:
         try:
-            picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
+            untold = picture.draw(figures.confusion, found.classes, folder.out / CONFUSION)
+            if untold:
+                told_of = f"{untold} of its classes by their row in the table: no installed font has their letters"
+                display.note(f"{CONFUSION} names {told_of}")
         except BanyanError as error:  # matplotlib is not installed
             display.note(f"there is no {CONFUSION}. {error}")
             figures = replace(figures, confusion=None)

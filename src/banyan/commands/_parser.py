@@ -104,6 +104,12 @@ class Parser(argparse.ArgumentParser):
             if name.startswith("--") and " " not in name and name not in self.names:
                 self.refuse(f"there is no option {name}", name, self.names)
 
+    def refuse_given(self, options: argparse.Namespace, settings: Iterable[str], where: str) -> None:
+        """Refuse options for these settings unless they are as by default. where: what they are for."""
+        for action in self._actions:
+            if action.dest in settings and getattr(options, action.dest, action.default) != action.default:
+                self.error(f"{action.option_strings[0]} is for {where}")
+
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:

@@ -87,12 +87,18 @@ def _predict_arguments(group: Any) -> None:
     group.add_argument("-o", dest="to", metavar="FILE", help="write predictions to FILE (default: standard output)")
 
 
-def run(options: argparse.Namespace) -> None:
-    (_train if options.job == TRAIN else _predict)(options)
-
-
 _SETTINGS = ("frozen", "balanced", "epochs", "batch_size", "lr", "seed")
-_OF_TRAIN = ("columns", "pair", "separator", "resume", "overwrite", "checkpoint_seconds", "quiet")
+_OF_TRAIN = ("pair", "separator", "resume", "overwrite", "checkpoint_seconds")
+_OF_PREDICT = ("column", "format", "top", "explain", "to")
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.job == TRAIN:
+        options.parser.refuse_given(options, _OF_PREDICT, "`banyan classify predict`")
+        _train(options)
+    else:
+        options.parser.refuse_given(options, (*_OF_TRAIN, *_SETTINGS, "out"), "`banyan classify train`")
+        _predict(options)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -102,7 +108,8 @@ def _train(options: argparse.Namespace) -> None:
         options.parser.error("LABELLED is missing: a file with a text and its label in each row")
     from banyan.classify import train_classifier
 
-    given = {name: getattr(options, name) for name in (*_OF_TRAIN, *_SETTINGS) if hasattr(options, name)}
+    names = ("columns", "quiet", *_OF_TRAIN, *_SETTINGS)
+    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
     train_classifier(options.model, options.texts, options.out, **given)
 
 
@@ -112,6 +119,10 @@ def _predict(options: argparse.Namespace) -> None:
     if options.top < 1:
         options.parser.error(f"--top must be at least 1, not {options.top}")
     classifier = Classifier.from_pretrained(options.model)
+    if classifier.pair:
+        options.parser.refuse_given(options, ["column"], "classifiers of single texts: --columns names both texts")
+    else:
+        options.parser.refuse_given(options, ["columns"], "classifiers of pairs: --column names the text")
     inputs = _inputs(options, classifier)
     with output(options.to) as write:
         while block := list(islice(inputs, _BLOCK)):
@@ -155,11 +166,13 @@ def _predicted(classifier: Classifier, block: list[Any], options: argparse.Names
 
     p = classifier.predict_proba(block)
     for given, label, row in zip(block, classifier.labels(p), p, strict=True):
-        best = [(classifier.classes[c], float(row[c])) for c in np.argsort(-row, kind="stable")[: options.top]]
+        ranked = [(classifier.classes[c], float(row[c])) for c in np.argsort(-row, kind="stable")]
+        best = ranked[: options.top]
         why = classifier.explain(given, best[0][0]) if options.explain else None
         if options.format == "json":
             named = {"texts": list(given)} if classifier.pair else {"text": given}
-            found = {**named, "label": label, "probabilities": {name: round(value, 6) for name, value in best}}
+            shown = ranked[: max(options.top, len(label))] if classifier.several else best  # all that are predicted
+            found = {**named, "label": label, "probabilities": {name: round(value, 6) for name, value in shown}}
             yield json.dumps({**found, **({"why": why.to_dict()} if why else {})}, ensure_ascii=False)
         else:
             cells = [cell for name, value in best for cell in (name, f"{value:.4f}")]

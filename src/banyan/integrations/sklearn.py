@@ -87,7 +87,7 @@ class BanyanClassifier(ClassifierMixin, BaseEstimator):
     epochs, batch_size: None chooses them from the number of texts. lr: of the token vectors.
 
     A part of the texts is held out to stop training and to calibrate probabilities. The labels may be strings or
-    numbers, lists of labels, or a matrix of zeros and ones with a column per class.
+    numbers, lists of labels, or a matrix of zeros and ones with a column per class, dense or sparse.
 
     After `fit`, classifier_ is a banyan.classify.Classifier; its method save_pretrained writes a folder for
     `banyan classify predict` and `banyan serve`.
@@ -177,8 +177,12 @@ _ONE, _LISTS, _MATRIX = "one label", "lists of labels", "a matrix"
 
 def _rows_of_labels(y: Any) -> tuple[list[tuple[str, ...]], np.ndarray, str]:
     """The labels of each text as names, the classes, and how the labels were given."""
+    if hasattr(y, "toarray"):
+        y = y.toarray()  # a sparse matrix
     if len(getattr(y, "shape", ())) == 2:
         matrix = np.asarray(y)
+        if matrix.shape[1] == 1:
+            return _rows_of_labels(matrix[:, 0])
         if not np.isin(matrix, (0, 1)).all():
             raise BanyanError("a matrix of labels must have zeros and ones only")
         classes = np.arange(matrix.shape[1])

@@ -72,7 +72,13 @@ class Layout(NamedTuple):
         return f"Reading from {table.name}{row}: {read}{ignored}."
 
     def _name(self, table: Table, place: int) -> str:
-        return table.names[place] if self.header or not table.by_position else f"column {place + 1}"
+        return name_of(table, place, self.header)
+
+
+def name_of(table: Table, place: int, header: bool) -> str:
+    """The name of a column, or its number if it has none. header: whether the first line names the columns."""
+    named = header or not table.by_position
+    return (named and table.names[place]) or f"column {place + 1}"
 
 
 def recognise(table: Table, columns: Sequence[str] | None = None, labels: bool = False) -> Layout:

@@ -67,9 +67,20 @@ def _pairs(rows: Rows, table: Table, report: Report) -> Examples:
 
 
 def _triples(rows: Rows, table: Table, report: Report) -> Examples:
-    first, second, third = _with_third(rows, report)
+    first, second, third = _with_third(_with_one_negative(rows, table), report)
     negative = [on_one_line(value, report) if isinstance(value, str) else "" for value in third]
     return Examples.of(first, second, negative)
+
+
+def _with_one_negative(rows: Rows, table: Table) -> Rows:
+    """The rows, if their negatives are texts or missing."""
+    for number, values in rows:
+        if not isinstance(values[2], str) and not is_missing(values[2]):
+            raise BanyanError(
+                f"{table.where(number)}: expected a text as the negative, found {str(values[2])[:40]!r}: write a row "
+                "for each of several negatives, or leave them out with --columns (in Python, columns=)"
+            )
+        yield number, values
 
 
 def _with_third(rows: Rows, report: Report) -> tuple[list[str], list[str], list[object]]:
