@@ -394,6 +394,11 @@ def test_hits_are_chosen_for_the_graph(page, server):
     page.get_by_role("link", name="Graph").click()
     page.wait_for_selector("svg.graph .node")
     assert page.get_by_label("Sentences, one per line").input_value().split("\n") == texts
+    page.reload()  # as the link that is copied: the other browser has chosen nothing
+    page.wait_for_selector("svg.graph .node")
+    assert page.get_by_label("Sentences, one per line").input_value().split("\n") == texts
+    page.go_back()
+    until(page, "location.hash === '#search?q=cat'")
 
 
 # --- Map -------------------------------------------------------------------------------------------------------------

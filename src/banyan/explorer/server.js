@@ -62,6 +62,9 @@ function keep(name, state, step = false) {
   kept = now;
 }
 
+// Write what a view begins with into the address: the link that is copied shows it to others, too.
+const beginWith = (name, state) => history.replaceState(history.state, "", link(name, state));
+
 function offered(name) {
   const { needs } = views[name];
   return !needs || (needs === "index" ? about.index : about.models.length > 1);
