@@ -173,6 +173,7 @@ def test_no_command_shows_the_help(banyan):
         (["similar", "m", "", "b"], "banyan similar: argument TEXT: the text is empty: write at least one word"),
         (["similar", "m", " ", "--in", "f"], "banyan similar: argument TEXT: the text is empty"),
         (["explain", "m", "a", "\t\n"], "banyan explain: argument B: the text is empty: write at least one word"),
+        (["tree", "m", ""], "banyan tree: argument TEXT: the text is empty: write at least one word"),
         (["info", "m", "n"], "banyan info: unrecognized arguments: n (see banyan info --help)"),
     ],
 )

@@ -53,6 +53,7 @@ all_of_them: np.ndarray = model.similarity(["a"], ["b", "c"])
 first = model.similarity("a", ["b"])[0].sum()
 small = model.encode(["a"], precision="int8").shape
 model.encode("a", precision="int4")  # type: ignore[call-overload]
+from banyan import Banjan  # type: ignore[attr-defined]
 """
 TYPED = """
 [mypy]

@@ -158,9 +158,14 @@ def test_words_of_closed_classes_are_known_in_their_language_only():
     english = "the church was built by the river in nineteen hundred and its tower is a ruin".split()
     found = closed([latin])
     assert {"tecum", "huius", "uero", "vis", "cum"} - found == {"vis"}
-    assert closed([[*latin, "hujus", "ējus"]]) >= {"hujus", "ējus"}  # other spellings
+    assert closed([[*latin, "hujus", "ējus", "vnde"]]) >= {"hujus", "ējus", "vnde"}  # other spellings
     assert not closed([english * 50])
     assert not closed([latin, *[english] * 50])
+    prose = """nothing of what they said to him was what he would do himself if it were not for those who had been there
+    before and whom she would have asked to be with us or at least with some of them when we are from here and as long
+    as you can but then no one has done it and all these are in my own house because i do not think that both of your"""
+    assert {"nothing", "do"} <= closed([prose.split()])
+    assert "house" not in closed([prose.split()])
 
 
 def test_words_of_grammar_name_no_cluster_in_any_script():
@@ -201,6 +206,24 @@ def test_the_file_finds_colours_and_lassos(index, tmp_path):
         page.mouse.up()
         until(page, "document.querySelectorAll('.side ol > li').length === 124")
         assert page.evaluate("document.querySelectorAll('.side script').length") == 0
+
+
+def test_groups_of_a_column_have_short_names_and_an_empty_value_has_one(tmp_path):
+    values = [(0.1 + 0.2 + i / 7, ("a", "")[i % 2]) for i in range(40)]
+    rows = [f"{TOPICS['rail'].format(i)},{price!r},{kind}" for i, (price, kind) in enumerate(values)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,price,kind", *rows]))
+    with Index.writing(tmp_path / "index", Maker("none", "none", 8)) as index:
+        index.add(encode, [str(tmp_path / "rows.csv")], column="text")
+    (tmp_path / "map.html").write_text(drawn(index), encoding="utf-8")
+    names = "[...document.querySelectorAll('.legend bdi')].map(one => one.textContent)"
+    with chromium() as browser, opened(browser) as page:
+        page.goto((tmp_path / "map.html").as_uri())
+        page.get_by_label("Colour by").select_option("price")
+        until(page, f"{names}.length === 10")
+        assert page.evaluate(names)[:2] == ["below 0.871429", "0.871429 to 1.44286"]
+        page.get_by_label("Colour by").select_option("kind")
+        until(page, f"{names}.length === 2")
+        assert page.evaluate(names) == ["a", "empty"]
 
 
 def test_words_of_many_clusters_name_none_even_if_one_has_most_of_them():

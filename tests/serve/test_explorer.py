@@ -69,6 +69,39 @@ def test_typing_searches_and_back_returns(page, server):
     assert hits(page) == second
 
 
+LATE = """const real = fetch;
+window.fetch = async (path, more) => {
+  const answer = await real(path, { ...more, signal: null }), told = await answer.json();
+  if (path === "search") await new Promise(resolve => setTimeout(resolve, 500));
+  if (path === "search") window.came = true;
+  return { ok: true, json: async () => told };
+};"""
+
+
+@pytest.mark.parametrize("view", ["#search", "#models"])
+def test_a_late_answer_is_not_shown_where_nobody_waits_for_it(browser, model_folder, index_folder, view):
+    arguments = model_folder, index_folder, "--beside", model_folder
+    with explored(*arguments) as address, opened(browser) as page:
+        page.add_init_script(LATE)
+        page.goto(f"{address}/{view}")
+        query = page.locator("#query")
+        query.fill("green tree")
+        page.wait_for_timeout(300)
+        query.fill("")  # there is nothing to search for now
+        until(page, "window.came")
+        page.wait_for_timeout(100)
+        assert page.locator("#status").inner_text() == "Type to search."
+        assert page.locator("ol.hits > li").count() == 0
+        page.evaluate("window.came = false")
+        query.fill("green tree")
+        page.wait_for_timeout(300)
+        page.get_by_role("link", name="Tree").click()
+        until(page, "document.getElementById('status').textContent.endsWith('leaves')")
+        until(page, "window.came")
+        page.wait_for_timeout(100)
+        assert page.locator("#status").inner_text().endswith("leaves")
+
+
 def test_hits_say_why_they_were_found(page, server):
     page.goto(f"{server.address}/#search?q=the+cat+sat+on+the+mat")
     first = page.locator("ol.hits > li").first
@@ -361,6 +394,11 @@ def test_hits_are_chosen_for_the_graph(page, server):
     page.get_by_role("link", name="Graph").click()
     page.wait_for_selector("svg.graph .node")
     assert page.get_by_label("Sentences, one per line").input_value().split("\n") == texts
+    page.reload()  # as the link that is copied: the other browser has chosen nothing
+    page.wait_for_selector("svg.graph .node")
+    assert page.get_by_label("Sentences, one per line").input_value().split("\n") == texts
+    page.go_back()
+    until(page, "location.hash === '#search?q=cat'")
 
 
 # --- Map -------------------------------------------------------------------------------------------------------------

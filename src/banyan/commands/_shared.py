@@ -118,7 +118,7 @@ def text(argument: str) -> str:
 
 
 def written_text(argument: str) -> str:
-    """A text to compare. One without words would be compared as the zero vector."""
+    """A text with words. One without has the zero vector and no tree."""
     if not argument.strip():
         raise argparse.ArgumentTypeError("the text is empty: write at least one word")
     return text(argument)

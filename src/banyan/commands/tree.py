@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import format_arguments, format_of, lines_of_stdin, load, model_argument, output, text
+from banyan.commands._shared import (
+    format_arguments,
+    format_of,
+    lines_of_stdin,
+    load,
+    model_argument,
+    output,
+    written_text,
+)
 from banyan.errors import BanyanError
 
 if TYPE_CHECKING:
@@ -35,7 +43,7 @@ _FORMATS: dict[str, Callable[[Tree], str]] = {
 def arguments(parser: Parser) -> None:
     model_argument(parser)
     texts = "a sentence, or - for one sentence per line of standard input"
-    parser.add_argument("text", nargs="+", type=text, metavar="TEXT", help=texts)
+    parser.add_argument("text", nargs="+", type=written_text, metavar="TEXT", help=texts)
     brackets = "TEXT is a bracketed tree, such as (S (NP the cat) (VP sat)): compose along that tree"
     parser.add_argument("--brackets", action="store_true", help=brackets)
     bare = "TEXT is a bracketed tree without labels, such as ((the cat) sat)"

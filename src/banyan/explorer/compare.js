@@ -104,6 +104,7 @@
   function showCompare(place, state) {
     const [a, b] = examples(2) || EXAMPLES;
     state = { a: state.a ?? a, b: state.b ?? b };
+    beginWith("compare", state);
     const asking = asker(), result = make("div"), soon = later(200, load);
     const field = name => {
       const text = make("textarea", { id: name, rows: 2, dir: "auto", oninput: () => { state[name] = text.value; keep("compare", state); soon(); } });

@@ -174,6 +174,7 @@
   function showGraph(place, state) {
     const given = state.s ?? (chosen.size ? [...chosen] : examples(3) || EXAMPLES).join("\n");
     state = { s: given };
+    beginWith("graph", state);
     const asking = asker(), soon = later(250, load);
     const text = make("textarea", { id: "sentences", rows: 4, dir: "auto", oninput: () => { state.s = text.value; keep("graph", state); soon(); } });
     text.value = state.s;

@@ -20,7 +20,11 @@
     function changed(step = false) { keep("models", { ...state, by: state.by === "both" ? "both" : "" }, step); soon(); }
 
     async function load() {
-      if (!state.q.trim()) { columns.forEach(({ list }) => list.replaceChildren()); return say("Type to search."); }
+      if (!state.q.trim()) {
+        for (const one of asking.flat()) one.stop();
+        columns.forEach(({ list }) => list.replaceChildren());
+        return say("Type to search.");
+      }
       const asked = state.q, body = { query: asked, by: state.by };
       try {
         const found = await Promise.all(about.models.map((model, i) => Promise.all([

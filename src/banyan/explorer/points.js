@@ -217,6 +217,12 @@ function wheel(i) {
 }
 const css = ([red, green, blue]) => `rgb(${red}, ${green}, ${blue})`;
 
+// Numbers with as few digits as tell them apart.
+function rounded(numbers) {
+  const digits = [6, 9, 12, 15].find(some => new Set(numbers.map(number => number.toPrecision(some))).size === numbers.length);
+  return numbers.map(number => String(Number.isInteger(number) || !digits ? number : +number.toPrecision(digits)));
+}
+
 // The groups of a column: numbers in ten steps, or the most frequent values and the others.
 function grouped(values) {
   const known = values.filter(value => value !== null), numbers = known.every(value => typeof value === "number");
@@ -225,14 +231,14 @@ function grouped(values) {
   if (numbers && distinct.size > 12) {
     const sorted = Float64Array.from(known).sort(), edges = [...new Set(Array.from({ length: 9 }, (_, i) => sorted[Math.floor((i + 1) * sorted.length / 10)]))];
     const group = value => value === null ? edges.length + 1 : edges.filter(edge => value >= edge).length;
-    const names = [...edges.map((edge, i) => i ? `${edges[i - 1]} to ${edge}` : `below ${edge}`), `${edges.at(-1)} and above`, "no value"];
+    const told = rounded(edges), names = [...told.map((edge, i) => i ? `${told[i - 1]} to ${edge}` : `below ${edge}`), `${told.at(-1)} and above`, "no value"];
     const ramp = names.map((_, i) => { const t = i / edges.length; return [Math.round(40 + 200 * t), Math.round(80 + 60 * t), Math.round(190 - 150 * t)]; });
     ramp[ramp.length - 1] = [140, 140, 140];
     return counted(Int32Array.from(values, group), names, ramp);
   }
   const named = [...distinct].sort((a, b) => b[1] - a[1]).slice(0, 30).map(([value]) => value), places = new Map(named.map((value, i) => [value, i]));
   const colours = [...named.map((_, i) => wheel(i + 1)), [140, 140, 140]];
-  return counted(Int32Array.from(values, value => places.get(value) ?? named.length), [...named.map(String), "others, or no value"], colours);
+  return counted(Int32Array.from(values, value => places.get(value) ?? named.length), [...named.map(value => String(value).trim() || "empty"), "others, or no value"], colours);
 }
 function counted(groups, names, colours) {
   const sizes = names.map(() => 0);

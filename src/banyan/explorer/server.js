@@ -13,20 +13,26 @@ async function ask(path, body, signal) {
   throw new Error(told.error || `the server answered with status ${answer.status}`);
 }
 
-// Asks; a further question of the same asker gives up the one before, whose promise then never ends.
+let leaving = new AbortController();  // aborted when another view is shown
+
+// Asks. A further question of the same asker, or another view, gives up the one before, whose promise then never ends.
 function asker() {
+  const left = leaving.signal;
   let running = null;
   const asking = async (path, body) => {
-    if (running) running.abort();
+    running?.abort();
     const mine = running = new AbortController();
+    if (left.aborted) mine.abort();
     try {
       const answer = await ask(path, body, mine.signal);
-      return mine === running ? answer : new Promise(() => {});
+      if (!mine.signal.aborted) return answer;
     } catch (error) {
-      return mine.signal.aborted ? new Promise(() => {}) : Promise.reject(error);
+      if (!mine.signal.aborted) throw error;
     }
+    return new Promise(() => {});
   };
   asking.stop = () => running?.abort();
+  left.addEventListener("abort", asking.stop);
   return asking;
 }
 
@@ -56,6 +62,9 @@ function keep(name, state, step = false) {
   kept = now;
 }
 
+// Write what a view begins with into the address: the link that is copied shows it to others, too.
+const beginWith = (name, state) => history.replaceState(history.state, "", link(name, state));
+
 function offered(name) {
   const { needs } = views[name];
   return !needs || (needs === "index" ? about.index : about.models.length > 1);
@@ -73,6 +82,8 @@ async function show() {
   if (!views[name] || !offered(name)) [name, state] = [Object.keys(views).find(offered), {}];
   current = name;
   kept = 0;
+  leaving.abort();
+  leaving = new AbortController();
   const nav = document.getElementById("nav");
   for (const tab of nav.children) {
     if (tab.dataset.view !== name) { tab.removeAttribute("aria-current"); continue; }

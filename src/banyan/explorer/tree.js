@@ -135,6 +135,7 @@ const toStart = (box, text) => { if (rightToLeft(text)) box.scrollLeft = box.scr
 
   function showTree(place, state) {
     state = { text: state.text ?? examples(1)?.[0] ?? EXAMPLE };
+    beginWith("tree", state);
     const asking = asker(), near = asker();
     const text = make("textarea", { id: "text", rows: 2, dir: "auto", oninput: () => { state.text = text.value; keep("tree", state); soon(); } });
     text.value = state.text;

@@ -15,7 +15,7 @@ phrases     phrases of two texts that mean nearly the same
 word_spans  find the words of a text
 clusters    clusters with typical phrases, and near-duplicates
 grammar     how little a word says about a subject
-closed_classes  pronouns, prepositions and the like of Latin and Hausa
+closed_classes  pronouns, prepositions and the like of Latin, Hausa and English
 listing     clusters as text, JSON and CSV
 maps        lay out a collection in the plane
 layout      UMAP, in NumPy

@@ -1,6 +1,6 @@
 """Words of closed classes: pronouns, prepositions, conjunctions, particles, auxiliaries.
 
-For languages in which many of their forms are too rare for `grammar` to tell them from nouns. The lists of
+For languages in which some of their forms are too rare for `grammar` to tell them from nouns. The lists of
 stopwords-iso are too short: they have 49 words of Latin and 39 of Hausa.
 """
 
@@ -45,8 +45,8 @@ plus minus maxime satis nimis valde fere paene modo tantummodo quidem equidem sc
 forte fortasse forsitan quippe nempe praeterea insuper imo immo ecce quomodo quemadmodum quotiens quoties ceterum
 rursus rursum iterum aliter potius sum es est sumus estis sunt eram eras erat eramus erant ero eris erit erimus erunt
 fui fuisti fuit fuimus fuerunt fuere fueram fuerat fuerant fuerit fuerint sim sis sit simus sint essem esses esset
-essemus essent esse fuisse fuisset fuissent fore foret forent possum potes potest possumus possunt potuit posse possit
-possint posset possent poterat poterant inquit ait
+essemus essent esse fuisse fuisset fuissent fore foret forent possum potes potest possumus possunt potuit posse possim
+possis possit possimus possint posset possent poterat poterant praesertim utique secundum inquit ait
 """
 _HAUSA = """
 ni kai ke shi ita mu ku su na ka ki ya ta an mun kun sun za zan zai zata zaka zaku zamu zasu nan can wannan wancan
@@ -56,16 +56,30 @@ sai don domin saboda kuma amma ko idan in inda yadda yaya me mene menene wane wa
 bata basu akwai kamar game tare tun sosai kawai kadai mai masu nasa nata nasu nawa naka naki namu naku gare gareshi
 gareta garesu wajen bisa cikinsu tsakanin yana tana suna muna kuna kana kina ana yake take suke muke kuke nake kake
 ake kanku kansu kansa kanta kaina kanmu kanka miki maka mini masa musu mana muku min fa dai ma kam to shine itace sune
-haka hakan alhali haƙiƙa hakika face cewa cewar
+haka hakan alhali haƙiƙa hakika face cewa cewar wanne wacce lalle lallai wai nawane
+"""
+_ENGLISH = """
+i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
+it its itself they them their theirs themselves one oneself this that these those who whom whose which what whatever
+whoever whichever someone somebody something anyone anybody anything everyone everybody everything nobody nothing none
+each every either neither both all any some no not nor such same other others another own several many much more most
+few fewer little less least enough a an the and or but if then else than as because since so while whereas although
+though unless until till whether for of in on at by to from with without within into onto out over under up down off
+about above across after against along among amongst around before behind below beneath beside besides between beyond
+during despite except inside outside near per through throughout toward towards upon via am is are was were be been
+being do does did doing done have has had having will would shall should can could may might must ought cannot don
+doesn didn isn aren wasn weren won wouldn shouldn couldn hasn haven hadn ve ll re there here where when why how
+wherever whenever however therefore thus hence moreover furthermore otherwise instead meanwhile nevertheless also too
+very quite rather just only even still yet already again always never ever often sometimes usually perhaps maybe almost
 """
 
 
 def _spelled(word: str) -> set[str]:
-    """A Latin word as editions spell it: with v or u, with i or j."""
-    return {word, word.replace("v", "u"), re.sub("(^|(?<=[aeou]))i(?=[aeou])", "j", word)}
+    """A Latin word as editions spell it: with v or u, also at its beginning ("vnde"), with i or j."""
+    return {word, word.replace("v", "u"), re.sub("^u", "v", word), re.sub("(^|(?<=[aeou]))i(?=[aeou])", "j", word)}
 
 
-CLASSES = frozenset().union(*map(_spelled, _LATIN.split())), frozenset(_HAUSA.split())
+CLASSES = frozenset().union(*map(_spelled, _LATIN.split())), frozenset(_HAUSA.split()), frozenset(_ENGLISH.split())
 
 
 def closed(texts: Sequence[Sequence[str]]) -> set[str]:
