@@ -190,6 +190,14 @@ def test_an_address_that_cannot_be_right_is_refused(address, told):
         open_teacher(address)
 
 
+def test_a_key_that_the_endpoint_repeats_is_not_shown(server, waited, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    server.always = refuses(401, "wrong key: Bearer sk-secret")
+    with pytest.raises(BanyanError, match=r"wrong key: Bearer [.]{3}[)]") as caught:
+        open_teacher(server.address).encode(["one"])
+    assert "sk-secret" not in str(caught.value)
+
+
 def test_a_key_that_cannot_be_sent_is_refused(server, monkeypatch):
     monkeypatch.setenv("BANYAN_TEACHER_KEY", "schlüssel")
     with pytest.raises(BanyanError, match="the key in the environment variable BANYAN_TEACHER_KEY"):

@@ -109,6 +109,7 @@ def test_a_bad_row_of_a_column_is_named(table, value, told):
         (VECTORS.astype(int), "vectors.npy holds int64 values"),
         (VECTORS[:9], r"vectors.npy has 9 rows, but there are 10 texts: it needs one vector for each"),
         (np.array(with_row_7([0, 1, np.nan, 0])), r"row 7 of .*vectors.npy holds NaN or infinity"),
+        (VECTORS.astype(float) * 1e30, r"row 0 of .*vectors.npy holds numbers too large"),
         (np.array([{}] * 10, object), "cannot read .*vectors.npy"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -107,7 +108,7 @@ def test_without_a_teacher_its_loss_is_refused(corpus, tmp_path):
 @pytest.fixture
 def asked(corpus, tmp_path) -> Asked:
     tokenizer = Tokenizer.train(Corpus([corpus]), vocab_size=400)
-    return Asked(tmp_path / "lessons", tokenizer, 200, 16, Display(quiet=True))
+    return Asked(tmp_path / "lessons", tokenizer, 200, 16, "dim", Display(quiet=True))
 
 
 def test_lessons_are_lines_and_spans_with_their_vectors(corpus, asked):
@@ -190,6 +191,7 @@ def test_a_taught_run_interrupted_anywhere_ends_in_the_same_bits(corpus, tmp_pat
     once = {**TAUGHT, "teacher": "word-teacher", "teacher_lines": 100, "epochs": 2}
     monkeypatch.chdir(tmp_path)
     (tmp_path / "word-teacher").mkdir()
+    (tmp_path / "100").touch()  # no path, although there is such a file
     train(corpus, tmp_path / "whole", **once)
     with interrupted_at(5):
         train(corpus, tmp_path / "parts", **once)
@@ -205,7 +207,7 @@ def test_a_taught_run_interrupted_anywhere_ends_in_the_same_bits(corpus, tmp_pat
 
     def fails(texts):
         calls.append(texts)
-        if len(calls) > 1:
+        if len(calls) > 2:  # the first only tries it out
             raise BanyanError("the endpoint is down")
         return WordTeacher().encode(texts)
 
@@ -238,9 +240,25 @@ def test_vectors_that_exist_already_teach_the_lines(corpus, tmp_path):
 
 
 def test_a_narrow_teacher_is_refused_with_what_to_do(corpus, tmp_path, teacher):
+    np.save(tmp_path / "narrow.npy", WordTeacher().encode(corpus.read_text().splitlines()))
     told = f"vectors have {WIDTH} dimensions, but 32 are to be taught: use --dim {WIDTH}"
-    with pytest.raises(BanyanError, match=told):
-        train(corpus, tmp_path / "m", teacher="word-teacher", **{**TAUGHT, "dim": 32})
+    for narrow in ("word-teacher", str(tmp_path / "narrow.npy")):
+        with pytest.raises(BanyanError, match=told):
+            train(corpus, tmp_path / "m", teacher=narrow, **{**TAUGHT, "dim": 32})
+        assert not (tmp_path / "m").exists()
+    assert teacher.asked == ["text"]
+
+
+def test_vectors_of_zeros_teach_nothing_and_that_is_said(corpus, tmp_path, capsys):
+    vectors = WordTeacher().encode(corpus.read_text().splitlines())
+    half = len(vectors) // 2
+    for name, zeros in (("half", slice(half, None)), ("all", slice(None))):
+        vectors[zeros] = 0
+        np.save(tmp_path / f"{name}.npy", vectors)
+    train(corpus, tmp_path / "m", teacher=str(tmp_path / "half.npy"), epochs=1, **{**TAUGHT, "quiet": False})
+    assert re.search(rf"{len(vectors) - half} of {len(vectors)} texts have a vector of zeros", capsys.readouterr().err)
+    with pytest.raises(BanyanError, match="every vector of the teacher is zero"):
+        train(corpus, tmp_path / "n", teacher=str(tmp_path / "all.npy"), **TAUGHT)
 
 
 # --- Translations ----------------------------------------------------------------------------------------------------
@@ -298,6 +316,50 @@ def test_a_run_with_translations_goes_on_where_it_was(bilingual, tmp_path, teach
         train(text, tmp_path / "parts", resume=True, **settings)
     assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
     assert (tmp_path / "parts/taught_by.json").read_bytes() == (tmp_path / "whole/taught_by.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"languages": "third"}, "one of both, second"),
+        ({"teacher": "vectors.npy"}, "a teacher that can encode"),
+        ({"teacher": "word-teacher", "teacher_lines": 5}, "teacher_lines samples"),
+        ({"teacher": "no/where"}, "the teacher is gone"),
+        ({"teacher": "word-teacher"}, f"vectors have {WIDTH} dimensions, but 256 .* use --taught-dim {WIDTH}"),
+        ({"taught_dim": 18}, "vectors have 16 dimensions, but 18 .* use --taught-dim 16"),
+        ({"taught_dim": 15}, "must be a multiple"),
+        ({"taught_dim": 0}, "leave taught_dim out"),
+        ({"teacher": "word-teacher", "preset": "translated"}, "leave preset translated out"),
+        ({"taught_dim": 16, "pairs": "no.tsv"}, "no.tsv"),
+    ],
+)
+def test_what_translations_cannot_be_learned_with_is_refused_before_the_text_is(
+    bilingual, tmp_path, monkeypatch, options, told
+):
+    def opened(source, device):
+        if source != "word-teacher":
+            raise BanyanError("the teacher is gone")
+        return WordTeacher()
+
+    monkeypatch.setattr(teaching, "open_teacher", opened)
+    text, pairs = bilingual
+    with pytest.raises(BanyanError, match=told):
+        train(text, tmp_path / "m", parallel=pairs, **options, **SMALL)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_run_that_has_not_come_to_its_translations_is_not_resumed_with_others_or_none(bilingual, tmp_path, teacher):
+    text, pairs = bilingual
+    settings = {**SMALL, "batch_size": 32, "epochs": 1}
+    taught = {"teacher": "word-teacher", "taught_dim": 16}
+    with interrupted_at(3):
+        train(text, tmp_path / "m", parallel=pairs, **taught, **settings)
+    with pytest.raises(BanyanError, match="translations to learn after the text: name them again, with --parallel"):
+        train(text, tmp_path / "m", resume=True, **settings)
+    other = write_translations(tmp_path / "other.tsv", 400, seed=5)
+    with pytest.raises(BanyanError, match=r"the corpus of the run in .* has changed"):
+        train(text, tmp_path / "m", parallel=other, resume=True, **taught, **settings)
+    train(text, tmp_path / "m", parallel=pairs, resume=True, **taught, **settings)
 
 
 def test_translations_without_a_teacher_are_taught_by_the_model_itself(bilingual, tmp_path):

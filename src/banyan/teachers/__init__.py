@@ -13,7 +13,7 @@ stored     read_vectors: vectors that exist already, as .npy or Parquet
 from __future__ import annotations
 
 from banyan.teachers.making import make_vectors
-from banyan.teachers.remembered import Remembered
+from banyan.teachers.remembered import Remembered, recorded
 from banyan.teachers.stored import holds_vectors, read_vectors
 from banyan.teachers.teacher import Encoder, Teacher, about, open_teacher
 from banyan.teachers.texts import TextFile
@@ -28,4 +28,5 @@ __all__ = [
     "make_vectors",
     "open_teacher",
     "read_vectors",
+    "recorded",
 ]

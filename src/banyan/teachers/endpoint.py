@@ -150,7 +150,7 @@ class Endpoint:
 
     def _judged(self, error: urllib.error.HTTPError) -> Exception:
         """What to raise for a status that is not 200."""
-        told = _message(error)
+        told = _without_keys(_message(error))
         why = f"answered {error.code} ({told})" if told else f"answered {error.code}"
         if error.code in _BUSY or error.code >= 500:
             return _Unavailable(why, _retry_after(error.headers.get("Retry-After")))
@@ -217,6 +217,13 @@ def _authorization() -> dict[str, str]:
                 raise BanyanError(f"the key in the environment variable {name} holds characters that no key has")
             return {"Authorization": f"Bearer {key}"}
     return {}
+
+
+def _without_keys(text: str) -> str:
+    """The text as it may be shown: some endpoints repeat the key that they refuse."""
+    for key in filter(None, (os.environ.get(name, "").strip() for name in KEYS)):
+        text = text.replace(key, "...")
+    return text
 
 
 def _message(error: urllib.error.HTTPError) -> str:

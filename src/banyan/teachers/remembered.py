@@ -23,7 +23,7 @@ class Remembered:
     def __init__(self, record: Path, source: str, open_it: Callable[[], Teacher]) -> None:
         self._record, self._source, self._open = record, source, open_it
         self._teacher: Teacher | None = None
-        self._told = self._read()
+        self._told = recorded(record, source)
         self._written = False
         self.name: str = self._told["name"] if self._told else self._opened().name
 
@@ -44,9 +44,11 @@ class Remembered:
         self._teacher = self._teacher or self._open()
         return self._teacher
 
-    def _read(self) -> dict[str, Any] | None:
-        try:
-            found = json.loads(self._record.read_text(encoding="utf-8"))
-            return found if found["source"] == self._source and {"name", "about"} <= found.keys() else None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None
+
+def recorded(record: Path, source: str) -> dict[str, Any] | None:
+    """What the record says about this teacher: its name, and what about() says. None if there is no such record."""
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+        return found if found["source"] == source and {"name", "about"} <= found.keys() else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None

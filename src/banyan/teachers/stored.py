@@ -166,7 +166,10 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _check_finite(path: Path, part: np.ndarray, start: int) -> None:
-    finite = np.isfinite(part).all(1)
-    if not finite.all():
-        row = start + int(np.argmin(finite))
-        raise BanyanError(f"row {row:,} of {path} holds NaN or infinity (the first row is 0)")
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = np.asarray(part, np.float32)
+        usable = np.isfinite(np.einsum("ij,ij->i", single, single))  # their norm is needed, too
+    if not usable.all():
+        number = int(np.argmin(usable))
+        what = "numbers too large" if np.isfinite(part[number]).all() else "NaN or infinity"
+        raise BanyanError(f"row {start + number:,} of {path} holds {what} (the first row is 0)")

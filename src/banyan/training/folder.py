@@ -23,7 +23,7 @@ from banyan.support.checksums import SUMS
 CLASSIFIER = (ABOUT, HEAD, CONFUSION)
 RESULTS = (WEIGHTS, SETTINGS, TOKENIZER, TAUGHT_BY, SUMS, METRICS, CARD, LOSS, *FILES, *CLASSIFIER)
 _ON_THE_CARD = ("language", "license")
-_WORDS = ("languages", *_ON_THE_CARD)  # given, and no paths
+_WORDS = ("teacher_lines", "languages", *_ON_THE_CARD)  # given, and no paths
 _COPIES = "copies-"  # of what can be read only once, until the run begins: the folder of one process
 
 # Settings that a model given as --init fixes.
@@ -66,10 +66,12 @@ class Given:
         return cls(**known)
 
 
-def _with_taught_part(found: dict[str, Any], given: Given, width: int) -> dict[str, Any]:
+def with_taught_part(found: dict[str, Any], given: Given, width: int) -> dict[str, Any]:
     """The dimensions of a model to which translations add a part of this width."""
     if found.get("taught_dim"):
         raise BanyanError(f"the model in {given.init} has been taught before: start from the model without it")
+    if not width:
+        raise BanyanError("taught_dim is 0, but translations need dimensions of their own: leave taught_dim out")
     dim = found["dim"] + width
     channel = found["dim"] // found["channels"]
     if dim % channel:
@@ -127,7 +129,7 @@ class RunFolder:
         if asked.get("preset") == TUNED:
             del fixed["lexical_root"]  # tuning learns the weights of n-grams that go with it
         if given.parallel:
-            fixed |= _with_taught_part(found, given, asked.get("taught_dim", TAUGHT_DIM))
+            fixed |= with_taught_part(found, given, asked.get("taught_dim", TAUGHT_DIM))
             for name in ("lexical_weight", "taught_weight", "end_marks"):  # a third part changes the balance
                 del fixed[name]
         for name, value in fixed.items():

@@ -60,8 +60,8 @@ class Asked(NamedTuple):
     tokenizer: Tokenizer
     max_pieces: int
     width: int  # T
+    option: str  # that sets the width
     display: Display
-    option: str = "dim"  # that sets the width
 
 
 def from_corpus(asked: Asked, corpus: Corpus, teacher: Encoder, lines: int | None) -> Lessons:
@@ -219,11 +219,7 @@ def _finished(
 ) -> Lessons:
     """Tokenise the texts and project the vectors. rows: the number of each text's vector (None: its own number).
     names: of who made the vectors; an earlier version may have recorded one of the later."""
-    if vectors.shape[1] < asked.width:
-        raise BanyanError(
-            f"the teacher's vectors have {vectors.shape[1]} dimensions, but {asked.width} are to be taught: "
-            f"use --{asked.option} {vectors.shape[1]}"
-        )
+    check_width(vectors.shape[1], asked.width, asked.option)
     corpus = Corpus([asked.folder / _TEXTS], layout="lines")
     with asked.display.bar("tokenising", None, "texts") as meter:
         store = Store.build(
@@ -240,6 +236,13 @@ def _finished(
     summary = told.read_text(encoding="utf-8") if told.exists() else store.report.summary()
     leaves = None if pieces is None else projected(pieces, basis)
     return Lessons(store, targets, leaves, digest, len(vectors), summary)
+
+
+def check_width(found: int, wanted: int, option: str) -> None:
+    """Refuse vectors that are narrower than what is to be taught."""
+    if found < wanted:
+        told = f"the teacher's vectors have {found} dimensions, but {wanted} are to be taught"
+        raise BanyanError(f"{told}: use --{option} {found}")
 
 
 def principal_components(vectors: np.ndarray, width: int) -> np.ndarray:
@@ -265,9 +268,17 @@ def _targets(asked: Asked, vectors: np.ndarray, rows: np.ndarray, basis: np.ndar
     shape = len(rows), basis.shape[1]
     if not (path.exists() and _read(mark) == {"fingerprint": digest}):
         (asked.folder / checksums.SUMS).unlink(missing_ok=True)
+        taught = 0
         with files.atomic(path) as temporary, open(temporary, "wb") as file:
             for part in slices(len(rows), _BLOCK):
-                file.write(projected(np.asarray(vectors)[rows[part]], basis).astype(np.float16).tobytes())
+                targets = projected(np.asarray(vectors)[rows[part]], basis)
+                taught += int(targets.any(1).sum())
+                file.write(targets.astype(np.float16).tobytes())
+            if not taught:
+                raise BanyanError("there is nothing to learn: every vector of the teacher is zero")
+        if taught < len(rows):
+            zeros = f"{len(rows) - taught:,} of {len(rows):,} texts have a vector of zeros"
+            asked.display.note(f"{zeros} and teach nothing")
         files.write_text(mark, json.dumps({"fingerprint": digest}))
         checksums.write(asked.folder, (_TEXTS, _ROWS, _RECIPE, _SUMMARY, _TARGETS, _MARK))
     return np.memmap(path, np.float16, "r", shape=shape)

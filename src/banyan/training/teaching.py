@@ -17,7 +17,7 @@ from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import files
 from banyan.support.display import Display
-from banyan.teachers import Remembered, Teacher, about, holds_vectors, open_teacher
+from banyan.teachers import Remembered, Teacher, about, holds_vectors, open_teacher, recorded
 from banyan.teachers.endpoint import Endpoint
 from banyan.tokenizer import Tokenizer
 from banyan.training import beginning, lessons
@@ -42,6 +42,7 @@ class Teaching:
     languages: str = "both"
     init_weights: str | None = None  # SHA-256
     _about: dict[str, Any] | None = None
+    _opened: Teacher | None = None
 
     @classmethod
     def of(cls, given: Given) -> Teaching:
@@ -108,16 +109,13 @@ class Teaching:
         self, folder: Path, corpus: Corpus, tokenizer: Tokenizer, config: Config, device: str, display: Display
     ) -> Lessons:
         """Make the lessons in a folder, or open them if they are finished, which does not need the teacher."""
-        width = config.taught_dim or config.dim
-        option = "taught-dim" if config.taught_dim else "dim"
         folder = folder.resolve()  # fingerprints contain paths, and the folder may be a link that runs share
-        asked = Asked(folder, tokenizer, config.max_pieces, width, display, option)
+        asked = Asked(folder, tokenizer, config.max_pieces, *width_and_option(config), display)
         if self.stored:
             assert self.teacher
             self._about = about(self.teacher)
             return lessons.from_vectors(asked, corpus, self.teacher)
-        source = self.teacher or f"itself {self.init_weights}"
-        teacher = Remembered(folder / RECORD, source, lambda: self._open(device, display))
+        teacher = Remembered(folder / RECORD, self._source, lambda: self._open(device, display))
         if self.parallel:
             pairs = ParallelText(self.parallel)
             display.note(pairs.note)
@@ -127,7 +125,31 @@ class Teaching:
         self._about = teacher.about()
         return made
 
+    def try_out(self, folder: Path, width: int, option: str, device: str, display: Display) -> None:
+        """Refuse a teacher that cannot be opened, does not answer or is too narrow, before it encodes anything. One
+        that has taught into this folder of lessons before is not asked again.
+
+        option: that asks for this width.
+        """
+        if self.stored:
+            found = about(str(self.teacher))["width"]
+        elif told := recorded(folder.resolve() / RECORD, self._source):
+            found = told["about"].get("width")
+        else:
+            found = self._open(device, display).encode(["text"]).shape[1]
+        if found:
+            lessons.check_width(found, width, option)
+
+    @property
+    def _source(self) -> str:
+        return self.teacher or f"itself {self.init_weights}"
+
     def _open(self, device: str, display: Display) -> Teacher:
+        if self._opened is None:
+            self._opened = self._newly_opened(device, display)
+        return self._opened
+
+    def _newly_opened(self, device: str, display: Display) -> Teacher:
         if not self.teacher:
             assert self.init  # check() and train() see to it
             return Itself(self.init)
@@ -160,18 +182,20 @@ def freeze(parameters: Iterable[nn.Parameter]) -> None:
         parameter.requires_grad_(False)
 
 
-def write_sides(folder: Path, parallel: str, languages: str, resume: bool, layout: str) -> None:
+def write_sides(folder: Path, parallel: str, languages: str, layout: str) -> None:
     """Write translations as text to train on: each pair as a paragraph of two sentences, or the second sides as
-    sentences. A resumed run keeps its file."""
-    path = folder / TRANSLATIONS
-    if resume and path.exists():
-        return
+    sentences. A run that is resumed with the same translations finds the same text, and with others another one."""
     folder.mkdir(parents=True, exist_ok=True)
     between, end = ("\n", "\n\n") if layout in ("running", "blocks") else ("\t", "\n")
-    with files.atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with files.atomic(folder / TRANSLATIONS) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         for pair in ParallelText(parallel):
             sides = pair if languages == "both" else pair[1:]
             file.write(between.join(" ".join(text.split()) for text in sides) + end)
+
+
+def width_and_option(config: Config) -> tuple[int, str]:
+    """How many dimensions are taught, and which option says so."""
+    return (config.taught_dim, "taught-dim") if config.taught_dim else (config.dim, "dim")
 
 
 class Itself:

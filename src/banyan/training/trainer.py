@@ -27,10 +27,21 @@ from banyan.support.display import Display
 from banyan.tokenizer import Tokenizer
 from banyan.training import card
 from banyan.training.distributed import Processes
-from banyan.training.folder import Given, RunFolder
-from banyan.training.lessons import Lessons
+from banyan.training.folder import TAUGHT_DIM, Given, RunFolder, with_taught_part
+from banyan.training.lessons import Lessons, check_width
 from banyan.training.run import Run
-from banyan.training.teaching import TEACHING_SETTINGS, TRANSLATIONS, Teaching, freeze, with_taught_leaves, write_sides
+from banyan.training.teaching import (
+    TEACHING_SETTINGS,
+    TRANSLATIONS,
+    Teaching,
+    freeze,
+    width_and_option,
+    with_taught_leaves,
+    write_sides,
+)
+
+LESSONS = "lessons"  # in the folder of a run: what a teacher teaches
+LEARNED = "learned"  # the same, with translations: the run that learns the text
 
 
 def train(
@@ -148,22 +159,51 @@ def _text_then_translations(
     """Train on the corpus and the sides of the translations in a folder of its own, unless that is done, then start
     from that model and learn the translations."""
     work = RunFolder(out).work
-    learned, resume, overwrite = work / "learned", given["resume"], given["overwrite"]
+    learned, resume, overwrite = work / LEARNED, given["resume"], given["overwrite"]
     text = {name: value for name, value in given.items() if name not in ("teacher", "parallel", "languages", "pairs")}
     taught = {name: overrides.pop(name) for name in TEACHING_SETTINGS if name in overrides}
     if not (resume and is_finished(learned)):
         for folder in (out, learned):
             RunFolder(folder).refuse_to_lose(resume, overwrite)
+        _check_translations(work, given, _settings(given["preset"], given["config"], overrides), taught)
         sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
         if text["layout"] == "auto" and "-" not in map(str, sources):  # decided by the corpus, not by the translations
             text["layout"] = Corpus(sources, column=text["column"]).layout
         if text["layout"] == "lines":  # then a line of the corpus is a paragraph, too
             text["layout"] = "tabs"
-        write_sides(work, str(given["parallel"]), given["languages"], resume, text["layout"])
+        write_sides(work, str(given["parallel"]), given["languages"], text["layout"])
         train([*sources, work / TRANSLATIONS], learned, **text, **overrides)
     unused = {"preset": None, "config": None, "column": None, "layout": "lines", "dev": None, "tokenizer": None}
     seed = {"seed": overrides["seed"]} if "seed" in overrides else {}
     return train(work / TRANSLATIONS, out, **{**given, **unused, "init": learned}, **taught, **seed)
+
+
+def _check_translations(work: Path, given: dict[str, Any], settings: dict[str, Any], taught: dict[str, Any]) -> None:
+    """Refuse before the text is learned, which may take hours, what would be refused when the translations are."""
+    inputs = Given.of(**{name: given[name] for name in ("teacher", "teacher_lines", "parallel", "languages", "pairs")})
+    teaching, display = Teaching.of(inputs), Display(given["quiet"])
+    teaching.check(None, Processes.of_environment().several)
+    width, config = taught.get("taught_dim", TAUGHT_DIM), Config.from_preset(**settings)
+    if config.has_teacher:
+        raise BanyanError(
+            f"with translations, the preset is that of the text, which has no teacher: leave preset {config.preset} out"
+        )
+    with_taught_part(config.to_dict(), inputs, width)
+    if inputs.pairs:
+        read_pairs(inputs.pairs)
+    if teaching.teacher:
+        teaching.try_out(work / LESSONS, width, "taught-dim", given["device"], display)
+    else:
+        check_width(config.dim, width, "taught-dim")
+
+
+def _refuse_to_drop_translations(folder: RunFolder, resume: bool) -> None:
+    """A run that was stopped before it came to its translations has not recorded them yet."""
+    if resume and not folder.record.exists() and RunFolder(folder.work / LEARNED).record.exists():
+        raise BanyanError(
+            f"the run in {folder.out} has translations to learn after the text: name them again, with --parallel and "
+            "whatever else it began with"
+        )
 
 
 def _settings(preset: str | None, config: Config | None, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -209,6 +249,8 @@ class _Job:
         us, folder = self.us, self.folder
         with us.together():
             folder.refuse_to_lose(self.resume, self.overwrite)
+            if not self.teaching.parallel:
+                _refuse_to_drop_translations(folder, self.resume)
         with folder.copies() if not us.several else nullcontext() as spool:
             with us.together():
                 self._check(text, settings, paths, precision, spool)
@@ -240,6 +282,9 @@ class _Job:
         dev = self.given.dev
         self.dev_text = _dev_text(dev, text.column, text.layout, paragraphs, spool, us) if dev else None
         self.pairs = read_pairs(self.given.pairs) if self.given.pairs else None
+        if self.teaching and us.first:
+            wanted = width_and_option(self.config)
+            self.teaching.try_out(folder.work / LESSONS, *wanted, str(self.place), self.display)
         self.own_tokenizer = folder.work / TOKENIZER
         self.begun = self.resume and self.own_tokenizer.exists()
         own = self.own_tokenizer
@@ -284,7 +329,7 @@ class _Job:
         for turn in (us.first, not us.first):
             with us.together():
                 if turn:
-                    where, device = work / "lessons", str(self.place)
+                    where, device = work / LESSONS, str(self.place)
                     lessons = self.teaching.lessons(where, text, self.pieces, config, device, self.display)
         self.lessons, self.store, self.dev_store = lessons, lessons.store, None
 
