@@ -537,6 +537,19 @@ def test_paragraphs_are_recognised_by_tabs_or_blank_lines_and_tables_are_not(tmp
     )
 
 
+def test_a_file_with_another_layout_than_the_corpus_is_named(tmp_path):
+    sentences = split(STORY)
+    blocks = write(tmp_path / "blocks.txt", "\n".join([*sentences[:3], "", *sentences[3:], ""] * 90))
+    listed = write(tmp_path / "list.txt", "\n".join(sentences * 9))
+    corpus = Corpus([blocks, listed])
+    assert corpus.layout == "blocks"
+    told = f" But {listed} looks like one sentence per line, and all files are read alike."
+    assert corpus.layout_reason.endswith(told)
+    short = write(tmp_path / "short.txt", STORY)
+    for alike in ([blocks], [blocks, blocks], [blocks, short]):  # what a few lines look like says nothing
+        assert "But" not in Corpus(alike).layout_reason
+
+
 PARAGRAPHS = [["One fish.", "Two fish."], ["Red fish.", "Blue fish.", "Old fish."], ["New fish."]]
 
 

@@ -32,6 +32,7 @@ LAYOUTS = {
 _INSTEAD = {"lines": "running", "blocks": "lines", "tabs": "running", "running": "lines"}  # the likeliest other layout
 _READER = 1  # increased when the same files would give different sentences
 _SAMPLED_FILES, _SAMPLED_LINES = 5, 1000  # the sample that layout="auto" examines
+_FEWEST_LINES = 20  # of a file, to say what layout it has
 
 
 T = TypeVar("T")
@@ -200,23 +201,33 @@ class Corpus:
     def _settle(self, layout: str) -> tuple[str, str]:
         if layout != "auto":
             return layout, f"Reading {LAYOUTS[layout]}, as requested."
-        layout, why = assume_layout(self._sample())
+        samples = self._samples()
+        layout, why = assume_layout([line for _, lines in samples for line in lines])
         option = f'--{_INSTEAD[layout]} (in Python, layout="{_INSTEAD[layout]}")'
-        return layout, f"Assuming {LAYOUTS[layout]}, because {why}; if that is wrong, use {option}."
+        told = f"Assuming {LAYOUTS[layout]}, because {why}; if that is wrong, use {option}."
+        return layout, told + _looking_otherwise(samples, layout)
 
-    def _sample(self) -> list[str]:
-        """Return some lines of some files, separated by blank lines."""
+    def _samples(self) -> list[tuple[str, list[str]]]:
+        """Return the names of some files and some lines of each, the last one blank."""
         step = -(-len(self._sources) // _SAMPLED_FILES)
-        sample: list[str] = []
+        samples = []
         for source in self._sources[::step]:
             lines: list[str] = []
             for chunk in source.chunks(Report(), self._mover(0)):
                 lines += [*chunk.text.split("\n"), *[""] * (chunk.ends == "text")]
                 if len(lines) >= _SAMPLED_LINES or chunk.ends == "nothing":
                     break
-            sample += [*lines[:_SAMPLED_LINES], ""]
+            samples.append((str(source.name), [*lines[:_SAMPLED_LINES], ""]))
         self.bytes_read = 0
-        return sample
+        return samples
+
+
+def _looking_otherwise(samples: Sequence[tuple[str, list[str]]], layout: str) -> str:
+    """A sentence that names a file with another layout than all files together seem to have."""
+    for name, lines in samples:
+        if sum(map(bool, map(str.strip, lines))) >= _FEWEST_LINES and (own := assume_layout(lines)[0]) != layout:
+            return f" But {name} looks like {LAYOUTS[own]}, and all files are read alike."
+    return ""
 
 
 class Shard:
