@@ -38,7 +38,7 @@ def waited(monkeypatch) -> list[float]:
 def test_vectors_come_in_the_order_of_the_texts(server):
     teacher = open_teacher(server.address)
     assert about(teacher) == {"name": server.address, "kind": "address", "licence": None, "width": None}
-    assert about(open_teacher(f"{server.address}?key=secret#some"))["name"] == f"{server.address}#some"
+    assert about(open_teacher(f"{server.address}?api-version=2#some"))["name"] == f"{server.address}#some"
     server.faults = [fake.shuffled]
     found = teacher.encode(TEXTS)
     assert found.dtype == np.float32
@@ -183,6 +183,7 @@ def test_a_text_that_is_too_long_is_cut_and_the_others_keep_their_batch(server):
         ("http://local host/v1", r"is not an address of the form https://"),
         ("http:///v1", r"is not an address of the form https://"),
         ("https://me:secret@localhost/v1", r"^the teacher's address holds a password"),
+        ("https://localhost/v1?api-version=2&api-key=secret", r"holds a password or a key: leave it out and set"),
     ],
 )
 def test_an_address_that_cannot_be_right_is_refused(address, told):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import threading
 import time
 import urllib.error
@@ -12,7 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 
@@ -32,6 +33,7 @@ TOLD_WAIT = 5  # seconds; waits this long are reported
 TIMEOUT = 300  # seconds
 _TOO_LARGE = 400, 413, 422  # statuses of servers that accept fewer or shorter texts at once
 _BUSY = 408, 425, 429
+_SECRET = re.compile("key|token|secret|password", re.IGNORECASE)  # in the name of a parameter: files keep addresses
 
 
 class _Refused(BanyanError):
@@ -199,8 +201,8 @@ def _full(address: str) -> str:
         good = False
     if not good:
         raise BanyanError(f"{address} is not an address of the form https://HOST/v1/embeddings")
-    if parts.username is not None:
-        raise BanyanError(f"the teacher's address holds a password: leave it out and set {KEYS[0]}")
+    if parts.username is not None or any(_SECRET.search(name) for name, _ in parse_qsl(parts.query)):
+        raise BanyanError(f"the teacher's address holds a password or a key: leave it out and set {KEYS[0]}")
     path = parts.path.rstrip("/")
     if path.endswith("/v1"):
         path += "/embeddings"
