@@ -25,6 +25,7 @@ from banyan.classify.split import split
 from banyan.classify.trainer import prepared
 from banyan.encoder import WEIGHTS
 from banyan.support import files
+from banyan.tuning.reading import NO_LABEL
 from tests.helpers.labelled import pairs, texts
 
 
@@ -291,6 +292,19 @@ def test_labels_are_read_from_files_of_all_kinds(tmp_path):
     (tmp_path / "d.csv").write_text("sent1,sent2,score\na,b,1\nc,d,0\n")
     read, _, _ = read_labelled(tmp_path / "d.csv", pair=True)
     assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
+
+
+def test_class_labels_of_a_data_set_have_their_names():
+    datasets = pytest.importorskip("datasets")
+    topic = datasets.ClassLabel(names=["World", "Sports"])
+    columns = {"text": ["a", "b", "c"], "label": [1, 0, -1], "label_list": [[0, 1], [], [1]]}
+    kinds = {"text": datasets.Value("string"), "label": topic, "label_list": datasets.Sequence(topic)}
+    news = datasets.Dataset.from_dict(columns, datasets.Features(kinds))
+    read, report, _ = read_labelled(news)
+    assert (read.labels, report.dropped) == ([("Sports",), ("World",)], {NO_LABEL: 1})
+    assert read_labelled(news, ["text", "label_list"])[0].labels == [("World", "Sports"), (), ("Sports",)]
+    two = news.rename_columns({"text": "sentence1"}).add_column("sentence2", ["d", "e", "f"])
+    assert read_labelled(two, pair=True)[0].labels == [("Sports",), ("World",)]
 
 
 def test_labelled_lists_hold_rows_and_tuples_hold_columns():

@@ -12,7 +12,17 @@ import numpy as np
 from banyan.corpus.parallel import EMPTY_SIDE, names_columns, on_one_line
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.errors import BanyanError
-from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, has_header, is_missing, name_of
+from banyan.tuning.layout import (
+    LABELS,
+    PAIRS,
+    SCORES,
+    TEXTS,
+    Table,
+    has_header,
+    is_missing,
+    name_of,
+    with_class_names,
+)
 from banyan.tuning.reading import NO_LABEL, columns_of, opened
 
 _SAMPLE = 200  # rows that show whether the first line of a file is a header
@@ -84,7 +94,8 @@ def read_labelled(
     texts: tuple[list[str], ...] = ([], []) if pair else ([],)
     labels: list[tuple[str, ...]] = []
     lists = False
-    for number, values in table.rows(places, report, header=header):
+    rows = with_class_names(table.rows(places, report, header=header), table, places[-1])
+    for number, values in rows:
         report.lines += 1
         *own, label = values
         lists |= isinstance(label, list | tuple | np.ndarray)
