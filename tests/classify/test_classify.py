@@ -356,13 +356,18 @@ def test_every_class_with_several_texts_is_on_both_sides():
     assert set(label[held]) == {0, 1}
 
 
-def test_one_class_is_refused(base, tmp_path):
+def test_one_class_and_wrong_settings_are_refused(base, tmp_path):
     with pytest.raises(BanyanError, match="at least two classes"):
         train_classifier(base, (["a cat", "a dog"], ["x", "x"]), tmp_path / "one", quiet=True)
     with pytest.raises(BanyanError, match="no text has a label"):
         train_classifier(base, (["a cat", "a dog"], [[], []]), tmp_path / "one", quiet=True)
     with pytest.raises(BanyanError, match="lr must be a positive number, not inf"):
         train_classifier(base, texts(20), tmp_path / "one", lr=float("inf"), quiet=True)
+    for wrong, meant in {"batch": "batch_size", "seperator": "separator"}.items():
+        with pytest.raises(BanyanError, match=f"there is no setting '{wrong}'; did you mean {meant}"):
+            train_classifier(base, texts(20), tmp_path / "one", **{wrong: 1}, quiet=True)
+    with pytest.raises(BanyanError, match="there is no setting 'xyzzy'; the settings are frozen, balanced"):
+        train_classifier(base, texts(20), tmp_path / "one", xyzzy=1, quiet=True)
     assert not (tmp_path / "one").exists()
 
 

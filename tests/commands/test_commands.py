@@ -163,6 +163,7 @@ def test_no_command_shows_the_help(banyan):
         (["xyzzy"], "banyan: there is no command xyzzy (see banyan --help)"),
         (["--versoin"], "banyan: there is no option --versoin; did you mean --version? (see banyan --help)"),
         (["train", "c", "--epoch=3"], "banyan train: there is no option --epoch; did you mean --epochs?"),
+        (["tune", "m", "e", "--hard-negatives", "2"], "there is no option --hard-negatives; did you mean --hard?"),
         (["train", "c"], "banyan train: the following arguments are required: --out"),
         (["train", "c", "--out", "o", "--dim", "x"], "banyan train: argument --dim: invalid int value: 'x'"),
         (["train", "c", "--out", "o", "--lines", "--running"], "not allowed with argument --lines"),

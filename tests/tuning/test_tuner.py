@@ -268,3 +268,7 @@ def test_what_cannot_work_is_refused(base, tmp_path):
         banyan.tune(base, replace(words(20), score=np.arange(20.0)), tmp_path / "out", hard_negatives=1, **HOW)
     with pytest.raises(BanyanError, match="settings of `banyan tune`"):
         banyan.train(tmp_path / "text.txt", tmp_path / "out", preset="tuned", quiet=True)
+    with pytest.raises(BanyanError, match="there is no setting 'hard'; did you mean hard_negatives"):
+        Banyan.from_pretrained(base).tune(words(20), tmp_path / "out", hard=2)
+    with pytest.raises(BanyanError, match="there is no setting 'colums'; did you mean columns"):
+        banyan.tune(base, words(20), tmp_path / "out", colums=["a", "b"])

@@ -54,7 +54,7 @@ def train_classifier(
     resume: continue an interrupted run, or start if there is none.
     overwrite: replace the model or the run in `out`.
     settings: frozen, balanced, epochs, batch_size, lr, seed, as in banyan.classify.settings.Settings."""
-    display, folder, asked = Display(quiet), RunFolder(Path(out)), Settings.checked(settings)
+    display, folder, asked = Display(quiet), RunFolder(Path(out)), Settings.checked(settings, train_classifier)
     before = model if isinstance(model, Banyan) else Banyan.from_pretrained(model)
     if before.folder is not None and before.folder.resolve() == folder.out.resolve():
         raise BanyanError(f"the model and --out are both {folder.out}: name another folder for the classifier")
