@@ -26,7 +26,7 @@ from banyan.classify.trainer import prepared
 from banyan.encoder import WEIGHTS
 from banyan.support import files
 from banyan.tuning.reading import NO_LABEL
-from tests.helpers.labelled import pairs, texts
+from tests.helpers.labelled import FILLER, pairs, texts
 
 
 def accuracy(classifier: Classifier, known: Labelled) -> float:
@@ -408,9 +408,20 @@ def test_a_class_of_equal_texts_does_not_let_other_held_out_texts_be_learned(pai
     assert target[train].sum(0)[2] == 2
 
 
+def test_all_of_a_few_texts_are_learned(base, tmp_path, capsys):
+    train, held = split([[f"text {i}" for i in range(30)]], np.eye(2)[np.arange(30) % 2], seed=0)
+    assert (len(train), len(held)) == (26, 4)
+    found = train_classifier(base, texts(29), tmp_path / "few", epochs=2)
+    assert (found.about["texts"], found.about["held_out"], found.about["epoch"]) == (29, 0, 2)
+    told = capsys.readouterr().err
+    assert "fewer than 30 texts, so none were held out: nothing is measured, and probabilities are not calib" in told
+
+
 def test_what_was_not_held_out_has_no_figures(base, tmp_path, capsys):
-    train_classifier(base, (["a cat", "a house"], ["x", "y"]), tmp_path / "two", epochs=1)
-    assert "none were held out: nothing is measured, and probabilities are not calibrated" in capsys.readouterr().err
+    known = [f"{one} {other}" for one in FILLER for other in FILLER]
+    train_classifier(base, (known, [str(i) for i in range(len(known))]), tmp_path / "each", epochs=1)
+    told = "no class has two different texts, so none were held out: nothing is measured, and probabilities are not cal"
+    assert told in capsys.readouterr().err
     scores, target = np.eye(3)[:2] * 5, np.eye(3)[:2]
     figures = Figures.of(scores, probabilities(scores, False), target, ["x", "y", "z"], False)
     assert figures.rows()[1:] == [

@@ -21,7 +21,7 @@ from banyan.classify.head import Head, scores_of
 from banyan.classify.labelled import Labelled, read_labelled
 from banyan.classify.learning import Learner, Part, with_embedding
 from banyan.classify.settings import Settings
-from banyan.classify.split import halved, split
+from banyan.classify.split import FEWEST, halved, split
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import checksums, files
@@ -152,8 +152,8 @@ def learned(
     took = duration(time.monotonic() - started)
     display.note(f"epoch {progress.best_epoch} of {progress.epoch} is the best ({took})")
     if not held_out:
-        untold = "nothing is measured, and probabilities are not calibrated"
-        display.note(f"no class has two different texts, so none were held out: {untold}")
+        why = f"there are fewer than {FEWEST} texts" if texts < FEWEST else "no class has two different texts"
+        display.note(f"{why}, so none were held out: nothing is measured, and probabilities are not calibrated")
         return found, None
     scores = calibration(scores_of(found.features, head, measuring.texts))
     p = probabilities(scores, learner.several)
