@@ -411,9 +411,10 @@ def test_a_class_of_equal_texts_does_not_let_other_held_out_texts_be_learned(pai
 def test_all_of_a_few_texts_are_learned(base, tmp_path, capsys):
     train, held = split([[f"text {i}" for i in range(30)]], np.eye(2)[np.arange(30) % 2], seed=0)
     assert (len(train), len(held)) == (26, 4)
-    found = train_classifier(base, texts(29), tmp_path / "few", epochs=2)
+    found = train_classifier(base, texts(29), tmp_path / "few", epochs=2, batch_size=32)
     assert (found.about["texts"], found.about["held_out"], found.about["epoch"]) == (29, 0, 2)
     told = capsys.readouterr().err
+    assert "at most 2 epochs of 1 batch;" in told
     assert "fewer than 30 texts, so none were held out: nothing is measured, and probabilities are not calib" in told
 
 

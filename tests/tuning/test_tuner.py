@@ -61,12 +61,13 @@ def found(model: Banyan) -> float:
     return float(cosines[same].mean() - cosines[~same].mean())
 
 
-def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path):
+def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path, capsys):
     before = Banyan.from_pretrained(base)
-    tuned = before.tune(words(400), tmp_path / "tuned", **HOW)
+    tuned = before.tune(words(400), tmp_path / "tuned", **{**HOW, "quiet": False})
     assert found(tuned) > found(before) + 0.1
     rows = [row for row in metrics(tmp_path / "tuned") if "finished_epoch" in row]
     figures = [row["held_out_ndcg"] for row in rows]
+    assert f"held-out partners found {figures[-1]:.2f}" in capsys.readouterr().err  # not nDCG@10 of the table
     assert len(rows) == 8 or max(figures) == figures[-3]
     again = Banyan.from_pretrained(tmp_path / "tuned")
     assert (again.fingerprint(), again.taught_by) == (tuned.fingerprint(), before.taught_by)

@@ -129,7 +129,8 @@ def learned(
     """Run to the end. Return the classifier of the best epoch, and its figures on held-out texts if there are any."""
     learner, classes, measuring, skipped = ready
     texts, held_out, started = len(learner.train), len(learner.held_out), time.monotonic()
-    most = f"at most {learner.epochs} epochs of {learner.batches:,} batches"
+    epochs = f"{learner.epochs} epoch{'s' * (learner.epochs != 1)}"
+    most = f"at most {epochs} of {learner.batches:,} batch{'es' * (learner.batches != 1)}"
     kept = "token vectors are frozen" if learner.settings.frozen else "token vectors learn, too"
     apart = "" if ready.also_chose else f" and {len(measuring):,} to measure on"
     display.note(f"learning {len(classes)} classes from {texts:,} texts, {held_out:,} held out{apart}: {most}; {kept}")
