@@ -202,6 +202,25 @@ def test_the_page_begins_with_texts_of_the_collection(page, server):
     assert page.locator("main li").first.inner_text() == texts[0]
 
 
+@pytest.mark.parametrize(
+    ("view", "hash", "told"),
+    [
+        ("tree", "#tree?text=", "Type a text."),
+        ("compare", "#compare?a=&b=", "Type two texts."),
+        ("graph", "#graph?s=", "Type some sentences."),
+    ],
+)
+def test_a_text_that_was_cleared_stays_empty(page, server, view, hash, told):
+    page.goto(f"{server.address}/#{view}")
+    page.wait_for_selector("svg")
+    text = page.locator("textarea").first
+    text.fill("")
+    until(page, f"location.hash.startsWith('{hash}')")
+    page.reload()
+    until(page, f"document.getElementById('status').textContent === '{told}'")
+    assert text.input_value() == ""
+
+
 # --- Compare and Tree ------------------------------------------------------------------------------------------------
 
 

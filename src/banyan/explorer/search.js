@@ -113,15 +113,19 @@
     place.append(form, results, pages);
     const soon = later(120, load);
 
+    function write(step) {
+      keep("search", filled({ ...state, by: state.by !== "both" && state.by, page: state.page > 1 && state.page }), step);
+    }
+
     function changed(step = false) {
       state.page = 1;
-      keep("search", { ...state, by: state.by === "both" ? "" : state.by, page: "" }, step);
+      write(step);
       soon();
     }
 
     function turn(to) {
       state.page = to;
-      keep("search", { ...state, by: state.by === "both" ? "" : state.by, page: to > 1 ? to : "" }, true);
+      write(true);
       load().then(() => { results.querySelector("a")?.focus(); scrollTo(0, 0); });
     }
 
