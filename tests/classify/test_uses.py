@@ -108,6 +108,8 @@ def test_predictions_of_a_file_are_written_block_by_block(trained, classifier, t
     monkeypatch.setattr(classify, "_BLOCK", 1)
     assert banyan(*arguments, "-o", tmp_path / "out.jsonl")[0] == 0
     assert (tmp_path / "out.jsonl").read_text() == expected[1]
+    assert "would not be compressed: leave .gz out" in banyan(*arguments, "-o", tmp_path / "out.jsonl.gz")[2]
+    assert not (tmp_path / "out.jsonl.gz").exists()
 
 
 def test_texts_may_be_a_generator(classifier):

@@ -421,6 +421,11 @@ def test_output_folder_that_is_not_there(banyan, model_folder, tmp_path):
     assert (code, err) == (1, f"banyan: cannot write {tmp_path}/none/tree.svg: there is no folder {tmp_path}/none\n")
 
 
+def test_a_name_of_compressed_output_is_refused(banyan, model_folder, tmp_path):
+    code, _, err = banyan("tree", model_folder, "a cat", "-o", tmp_path / "tree.txt.gz")
+    assert (code, err) == (1, f"banyan: {tmp_path}/tree.txt.gz would not be compressed: leave .gz out of its name\n")
+
+
 def test_output_to_a_file_is_not_kept_in_memory_and_replaces_it_at_the_end(tmp_path):
     path, line = tmp_path / "out.txt", "x" * 10_000
     path.write_text("before\n")
