@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -292,6 +293,20 @@ def test_labels_are_read_from_files_of_all_kinds(tmp_path):
     (tmp_path / "d.csv").write_text("sent1,sent2,score\na,b,1\nc,d,0\n")
     read, _, _ = read_labelled(tmp_path / "d.csv", pair=True)
     assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
+
+
+@pytest.mark.parametrize("mark", [";", "|", ", "])
+def test_labels_that_look_like_several_raise_a_doubt(mark):
+    cells = [mark.join(some) for some in itertools.permutations("abc", 2)] + ["a", "b"]
+    given = [f"text {i}" for i in range(len(cells))]
+    told = f"Most labels contain '{mark[0]}': if it stands between several labels, add --separator '{mark[0]}'"
+    assert told in read_labelled((given, cells))[2]
+    assert "separator" not in read_labelled((given, cells), separator=mark)[2]
+    assert "separator" not in read_labelled((given, [cell.split(mark) for cell in cells]))[2]
+    names = [f"Arts{mark}Culture", f"Food{mark}Drink"] * 4  # two classes, whose parts do not recur
+    assert "separator" not in read_labelled((given, names))[2]
+    paths = [f"Home{mark}{room}" for room in "abcdefgh"]
+    assert "separator" not in read_labelled((given, paths))[2]
 
 
 def test_class_labels_of_a_data_set_have_their_names():
