@@ -430,6 +430,7 @@ def test_all_of_a_few_texts_are_learned(base, tmp_path, capsys):
     assert (found.about["texts"], found.about["held_out"], found.about["epoch"]) == (29, 0, 2)
     told = capsys.readouterr().err
     assert "at most 2 epochs of 1 batch;" in told
+    assert "epoch 2 of 2 is kept" in told  # nothing says that it is the best
     assert "fewer than 30 texts, so none were held out: nothing is measured, and probabilities are not calib" in told
 
 

@@ -151,7 +151,8 @@ def learned(
     pair, calibration = learner.vocabulary.of_pairs, Calibration(progress.slope, progress.offset)
     found = Classifier(model, classes, learner.several, pair, head, learner.vocabulary, calibration, about)
     took = duration(time.monotonic() - started)
-    display.note(f"epoch {progress.best_epoch} of {progress.epoch} is the best ({took})")
+    which = "the best" if held_out else "kept"
+    display.note(f"epoch {progress.best_epoch} of {progress.epoch} is {which} ({took})")
     if not held_out:
         why = f"there are fewer than {FEWEST} texts" if texts < FEWEST else "no class has two different texts"
         display.note(f"{why}, so none were held out: nothing is measured, and probabilities are not calibrated")
