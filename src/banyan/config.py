@@ -7,15 +7,15 @@ E = dim, K = channels, U = dim // channels, as in the paper.
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from banyan._version import __version__
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, nearest
 from banyan.support.files import read_json
 
 FORMAT = 4  # of config.json and the files beside it; raised when an older version could not read them
@@ -367,16 +367,33 @@ def check_format(head: dict[str, Any], path: str | Path) -> None:
         )
 
 
-def _check_name(name: str) -> None:
+def check_names(given: Iterable[str], function: Callable[..., Any]) -> None:
+    """Raise an error about the first name that is no setting. It may be meant for an argument of this function."""
+    for name in given:
+        _check_name(name, arguments_of(function))
+
+
+def arguments_of(function: Callable[..., Any]) -> list[str]:
+    """The names of the arguments of a function, without those that it collects."""
+    given = inspect.signature(function).parameters.values()
+    return [argument.name for argument in given if argument.kind is not argument.VAR_KEYWORD]
+
+
+def unknown_setting(name: str, settings: Iterable[str], arguments: Iterable[str] = ()) -> BanyanError:
+    """An error that suggests a setting, or another argument of the same function, with a name like this one."""
+    near = nearest(name, [*settings, *arguments])
+    hint = f"did you mean {near}?" if near else f"the settings are {', '.join(settings)}"
+    return BanyanError(f"there is no setting {name!r}; {hint}")
+
+
+def _check_name(name: str, arguments: Iterable[str] = ()) -> None:
     if name in SETTINGS or name == "preset":
         return
     if name in RENAMED:
         raise BanyanError(f"the setting {name} is now called {RENAMED[name]}")
     if name in DROPPED:
         raise BanyanError(f"the setting {name} is gone: {DROPPED[name]}")
-    near = difflib.get_close_matches(name, SETTINGS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(SETTINGS)}"
-    raise BanyanError(f"there is no setting {name!r}{hint}")
+    raise unknown_setting(name, SETTINGS, arguments)
 
 
 DEFAULT_PRESET = "default"

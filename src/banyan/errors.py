@@ -1,4 +1,10 @@
-"""BanyanError, the type of every error that a user can cause."""
+"""BanyanError, the type of every error that a user can cause, and the name that a user may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
 
 
 class BanyanError(ValueError):
@@ -8,3 +14,15 @@ class BanyanError(ValueError):
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error, for use in our own message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(":")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is spelled most alike or, if there is only one, that has these words and more or fewer."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    akin = [other for other in known if _words(name) <= _words(other) or _words(other) <= _words(name)]
+    return next(iter(close or (akin if len(akin) == 1 else [])), None)
+
+
+def _words(name: str) -> set[str]:
+    return set(filter(None, re.split("[-_]+", name)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -25,7 +26,8 @@ from banyan.classify.split import split
 from banyan.classify.trainer import prepared
 from banyan.encoder import WEIGHTS
 from banyan.support import files
-from tests.helpers.labelled import pairs, texts
+from banyan.tuning.reading import NO_LABEL
+from tests.helpers.labelled import FILLER, pairs, texts
 
 
 def accuracy(classifier: Classifier, known: Labelled) -> float:
@@ -293,6 +295,33 @@ def test_labels_are_read_from_files_of_all_kinds(tmp_path):
     assert (read.columns, read.labels) == ((["a", "c"], ["b", "d"]), [("1",), ("0",)])
 
 
+@pytest.mark.parametrize("mark", [";", "|", ", "])
+def test_labels_that_look_like_several_raise_a_doubt(mark):
+    cells = [mark.join(some) for some in itertools.permutations("abc", 2)] + ["a", "b"]
+    given = [f"text {i}" for i in range(len(cells))]
+    told = f"Most labels contain '{mark[0]}': if it stands between several labels, add --separator '{mark[0]}'"
+    assert told in read_labelled((given, cells))[2]
+    assert "separator" not in read_labelled((given, cells), separator=mark)[2]
+    assert "separator" not in read_labelled((given, [cell.split(mark) for cell in cells]))[2]
+    names = [f"Arts{mark}Culture", f"Food{mark}Drink"] * 4  # two classes, whose parts do not recur
+    assert "separator" not in read_labelled((given, names))[2]
+    paths = [f"Home{mark}{room}" for room in "abcdefgh"]
+    assert "separator" not in read_labelled((given, paths))[2]
+
+
+def test_class_labels_of_a_data_set_have_their_names():
+    datasets = pytest.importorskip("datasets")
+    topic = datasets.ClassLabel(names=["World", "Sports"])
+    columns = {"text": ["a", "b", "c"], "label": [1, 0, -1], "label_list": [[0, 1], [], [1]]}
+    kinds = {"text": datasets.Value("string"), "label": topic, "label_list": datasets.Sequence(topic)}
+    news = datasets.Dataset.from_dict(columns, datasets.Features(kinds))
+    read, report, _ = read_labelled(news)
+    assert (read.labels, report.dropped) == ([("Sports",), ("World",)], {NO_LABEL: 1})
+    assert read_labelled(news, ["text", "label_list"])[0].labels == [("World", "Sports"), (), ("Sports",)]
+    two = news.rename_columns({"text": "sentence1"}).add_column("sentence2", ["d", "e", "f"])
+    assert read_labelled(two, pair=True)[0].labels == [("Sports",), ("World",)]
+
+
 def test_labelled_lists_hold_rows_and_tuples_hold_columns():
     for source in (["a", "b"], [1, 2]), [("a", 1), ("b", 2)]:
         assert read_labelled(source)[0].labels == [("1",), ("2",)]
@@ -342,13 +371,18 @@ def test_every_class_with_several_texts_is_on_both_sides():
     assert set(label[held]) == {0, 1}
 
 
-def test_one_class_is_refused(base, tmp_path):
+def test_one_class_and_wrong_settings_are_refused(base, tmp_path):
     with pytest.raises(BanyanError, match="at least two classes"):
         train_classifier(base, (["a cat", "a dog"], ["x", "x"]), tmp_path / "one", quiet=True)
     with pytest.raises(BanyanError, match="no text has a label"):
         train_classifier(base, (["a cat", "a dog"], [[], []]), tmp_path / "one", quiet=True)
     with pytest.raises(BanyanError, match="lr must be a positive number, not inf"):
         train_classifier(base, texts(20), tmp_path / "one", lr=float("inf"), quiet=True)
+    for wrong, meant in {"batch": "batch_size", "seperator": "separator"}.items():
+        with pytest.raises(BanyanError, match=f"there is no setting '{wrong}'; did you mean {meant}"):
+            train_classifier(base, texts(20), tmp_path / "one", **{wrong: 1}, quiet=True)
+    with pytest.raises(BanyanError, match="there is no setting 'xyzzy'; the settings are frozen, balanced"):
+        train_classifier(base, texts(20), tmp_path / "one", xyzzy=1, quiet=True)
     assert not (tmp_path / "one").exists()
 
 
@@ -389,9 +423,22 @@ def test_a_class_of_equal_texts_does_not_let_other_held_out_texts_be_learned(pai
     assert target[train].sum(0)[2] == 2
 
 
+def test_all_of_a_few_texts_are_learned(base, tmp_path, capsys):
+    train, held = split([[f"text {i}" for i in range(30)]], np.eye(2)[np.arange(30) % 2], seed=0)
+    assert (len(train), len(held)) == (26, 4)
+    found = train_classifier(base, texts(29), tmp_path / "few", epochs=2, batch_size=32)
+    assert (found.about["texts"], found.about["held_out"], found.about["epoch"]) == (29, 0, 2)
+    told = capsys.readouterr().err
+    assert "at most 2 epochs of 1 batch;" in told
+    assert "epoch 2 of 2 is kept" in told  # nothing says that it is the best
+    assert "fewer than 30 texts, so none were held out: nothing is measured, and probabilities are not calib" in told
+
+
 def test_what_was_not_held_out_has_no_figures(base, tmp_path, capsys):
-    train_classifier(base, (["a cat", "a house"], ["x", "y"]), tmp_path / "two", epochs=1)
-    assert "none were held out: nothing is measured, and probabilities are not calibrated" in capsys.readouterr().err
+    known = [f"{one} {other}" for one in FILLER for other in FILLER]
+    train_classifier(base, (known, [str(i) for i in range(len(known))]), tmp_path / "each", epochs=1)
+    told = "no class has two different texts, so none were held out: nothing is measured, and probabilities are not cal"
+    assert told in capsys.readouterr().err
     scores, target = np.eye(3)[:2] * 5, np.eye(3)[:2]
     figures = Figures.of(scores, probabilities(scores, False), target, ["x", "y", "z"], False)
     assert figures.rows()[1:] == [

@@ -108,6 +108,8 @@ def test_predictions_of_a_file_are_written_block_by_block(trained, classifier, t
     monkeypatch.setattr(classify, "_BLOCK", 1)
     assert banyan(*arguments, "-o", tmp_path / "out.jsonl")[0] == 0
     assert (tmp_path / "out.jsonl").read_text() == expected[1]
+    assert "would not be compressed: leave .gz out" in banyan(*arguments, "-o", tmp_path / "out.jsonl.gz")[2]
+    assert not (tmp_path / "out.jsonl.gz").exists()
 
 
 def test_texts_may_be_a_generator(classifier):
@@ -117,13 +119,18 @@ def test_texts_may_be_a_generator(classifier):
         classifier.predict(text for text in ["a cat", 3])
 
 
-def test_json_has_the_probability_of_every_predicted_label(base, tmp_path, banyan):
+def test_every_predicted_label_has_its_probability(base, tmp_path, banyan):
     known = texts(300)
     labels = [["word", label] for (label,) in known.labels]
     train_classifier(base, (known.columns[0], labels), tmp_path / "out", epochs=3, quiet=True)
     (tmp_path / "in.txt").write_text("the cat on a\n")
-    found = json.loads(banyan("classify", "predict", tmp_path / "out", tmp_path / "in.txt", "--format", "json")[1])
-    assert sorted(found["label"]) == sorted(found["probabilities"]) == ["animal", "word"]
+    predict = "classify", "predict", tmp_path / "out", tmp_path / "in.txt"
+    found = json.loads(banyan(*predict, "--format", "json")[1])
+    assert found["label"] == sorted(found["probabilities"]) == ["animal", "word"]
+    labels, values, text = banyan(*predict)[1].rstrip("\n").split("\t")
+    assert (labels, text) == ("animal,word", "the cat on a")
+    expected = [found["probabilities"][label] for label in found["label"]]
+    assert list(map(float, values.split(","))) == pytest.approx(expected, abs=1e-4)
 
 
 # --- scikit-learn ----------------------------------------------------------------------------------------------------

@@ -163,6 +163,7 @@ def test_no_command_shows_the_help(banyan):
         (["xyzzy"], "banyan: there is no command xyzzy (see banyan --help)"),
         (["--versoin"], "banyan: there is no option --versoin; did you mean --version? (see banyan --help)"),
         (["train", "c", "--epoch=3"], "banyan train: there is no option --epoch; did you mean --epochs?"),
+        (["tune", "m", "e", "--hard-negatives", "2"], "there is no option --hard-negatives; did you mean --hard?"),
         (["train", "c"], "banyan train: the following arguments are required: --out"),
         (["train", "c", "--out", "o", "--dim", "x"], "banyan train: argument --dim: invalid int value: 'x'"),
         (["train", "c", "--out", "o", "--lines", "--running"], "not allowed with argument --lines"),
@@ -418,6 +419,11 @@ def test_tree_of_the_lines_of_standard_input(banyan, model_folder, model, monkey
 def test_output_folder_that_is_not_there(banyan, model_folder, tmp_path):
     code, _, err = banyan("tree", model_folder, "x", "-o", tmp_path / "none" / "tree.svg")
     assert (code, err) == (1, f"banyan: cannot write {tmp_path}/none/tree.svg: there is no folder {tmp_path}/none\n")
+
+
+def test_a_name_of_compressed_output_is_refused(banyan, model_folder, tmp_path):
+    code, _, err = banyan("tree", model_folder, "a cat", "-o", tmp_path / "tree.txt.gz")
+    assert (code, err) == (1, f"banyan: {tmp_path}/tree.txt.gz would not be compressed: leave .gz out of its name\n")
 
 
 def test_output_to_a_file_is_not_kept_in_memory_and_replaces_it_at_the_end(tmp_path):

@@ -225,6 +225,11 @@ def test_a_condition_that_makes_no_sense_is_one_sentence(collection, books):
     for where in ("yeer > 3", "year >", "year = 'x' OR"):
         with pytest.raises(BanyanError, match="is not a valid condition"):
             collection.search("the", where=where)
+    with pytest.raises(BanyanError, match="Valid fields are `text`, `source`, `row`, `year`, `author`") as caught:
+        collection.search("the", where="yeer > 3")
+    assert "vector" not in str(caught.value)  # nor the words of the full-text index
+    with pytest.raises(BanyanError, match=r"No field named _word\. \(cond"):
+        collection.search("the", where="lower(_word) = 'x'")
     with pytest.raises(BanyanError, match=r"literal of type 'Int64' \(conditions are SQL"):  # not where in Lance's code
         collection.search("the", where="year = ''")
     with pytest.raises(BanyanError, match=r"cannot read the rows of the index where .N'a' = title"):  # Lance panics

@@ -102,6 +102,15 @@ def test_a_late_answer_is_not_shown_where_nobody_waits_for_it(browser, model_fol
         assert page.locator("#status").inner_text().endswith("leaves")
 
 
+@pytest.mark.parametrize("number", [50, 200])
+def test_a_page_that_does_not_exist_leads_to_the_first(page, server, number):
+    page.goto(f"{server.address}/#search?q=cat&page={number}")
+    until(page, f"document.getElementById('status').textContent.startsWith('There is no page {number}')")
+    page.get_by_role("button", name="First page").click()
+    until(page, "document.getElementById('status').textContent.startsWith('Hits 1 to 10')")
+    assert page.get_by_role("button", name="Previous").is_disabled()
+
+
 def test_hits_say_why_they_were_found(page, server):
     page.goto(f"{server.address}/#search?q=the+cat+sat+on+the+mat")
     first = page.locator("ol.hits > li").first
@@ -200,6 +209,25 @@ def test_the_page_begins_with_texts_of_the_collection(page, server):
     page.goto(f"{server.address}/#graph")
     page.wait_for_selector("svg .shared")
     assert page.locator("main li").first.inner_text() == texts[0]
+
+
+@pytest.mark.parametrize(
+    ("view", "hash", "told"),
+    [
+        ("tree", "#tree?text=", "Type a text."),
+        ("compare", "#compare?a=&b=", "Type two texts."),
+        ("graph", "#graph?s=", "Type some sentences."),
+    ],
+)
+def test_a_text_that_was_cleared_stays_empty(page, server, view, hash, told):
+    page.goto(f"{server.address}/#{view}")
+    page.wait_for_selector("svg")
+    text = page.locator("textarea").first
+    text.fill("")
+    until(page, f"location.hash.startsWith('{hash}')")
+    page.reload()
+    until(page, f"document.getElementById('status').textContent === '{told}'")
+    assert text.input_value() == ""
 
 
 # --- Compare and Tree ------------------------------------------------------------------------------------------------

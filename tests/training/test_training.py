@@ -611,6 +611,8 @@ OLD_KIND, OLD_RATE = "crop_kind", "lr_end"  # settings of 0.1.0
     ("settings", "says"),
     [
         ({"epoch": 3}, "there is no setting 'epoch'; did you mean epochs"),
+        ({"overwrit": True}, "there is no setting 'overwrit'; did you mean overwrite"),
+        ({"xyzzy": 3}, "there is no setting 'xyzzy'; the settings are dim, channels"),
         ({"preset": "best"}, "there is no preset 'best'"),
         ({"dim": 10, "channels": 3}, "must be a multiple of channels"),
         ({"lr": -1.0}, "lr must be a positive number"),

@@ -104,9 +104,9 @@ def test_scored_pairs_are_ranked_not_searched():
         encode=lambda texts: np.array([[np.cos(angle[t]), np.sin(angle[t])] for t in texts]), config=Config()
     )
     measured = measure(knowing(), knows, Examples.of(FIRST, APART, score=score))
-    assert values(measured, TUNED) == {"spearman": 100}
+    assert values(measured, TUNED) == {"Spearman": 100}
     assert list(measured.systems) == [BEFORE, TUNED, BM25, CHARACTERS]
-    assert "raised spearman" in measured.verdict
+    assert "raised Spearman" in measured.verdict
 
 
 def test_vectors_and_words_are_fused_as_a_search_fuses_them():

@@ -161,6 +161,19 @@ def test_texts_of_one_label_belong_together(tmp_path, labels):
     assert read_examples((texts, [0, 1] * 3)).examples.label is not None
 
 
+def test_class_labels_of_a_data_set_are_labels_and_scores():
+    datasets = pytest.importorskip("datasets")
+    kinds = {"text": datasets.Value("string"), "kind": datasets.ClassLabel(names=["x", "y"])}
+    columns = {"text": ["a b", "b c", "c d", "d e", "e f", "f g"], "kind": [0, 1, 0, 1, -1, -1]}
+    data = datasets.Dataset.from_dict(columns, datasets.Features(kinds))
+    read = read_examples(data, ["text", "kind"])
+    assert read.report.dropped == {NO_LABEL: 2}  # -1 is how data sets say so
+    assert len(read.examples) == 4
+    pairs = data.select(range(4)).rename_columns({"text": "sentence1", "kind": "label"})
+    pairs = pairs.add_column("sentence2", ["k l", "l m", "m n", "n o"])
+    assert read_examples(pairs).examples.score.tolist() == [0, 1, 0, 1]
+
+
 def test_labels_need_no_known_name_if_they_are_asked_for(tmp_path):
     texts, labels = ["a b", "b c", "c d", "d e"], ["x", "y", "x", "y"]
     path = tsv(tmp_path / "a.tsv", texts, labels, ["u"] * 4, header="ticket me\tdesk\tother")

@@ -61,12 +61,13 @@ def found(model: Banyan) -> float:
     return float(cosines[same].mean() - cosines[~same].mean())
 
 
-def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path):
+def test_a_tuned_model_finds_new_pairs_better_and_stops_by_itself(base, tmp_path, capsys):
     before = Banyan.from_pretrained(base)
-    tuned = before.tune(words(400), tmp_path / "tuned", **HOW)
+    tuned = before.tune(words(400), tmp_path / "tuned", **{**HOW, "quiet": False})
     assert found(tuned) > found(before) + 0.1
     rows = [row for row in metrics(tmp_path / "tuned") if "finished_epoch" in row]
     figures = [row["held_out_ndcg"] for row in rows]
+    assert f"held-out partners found {figures[-1]:.2f}" in capsys.readouterr().err  # not nDCG@10 of the table
     assert len(rows) == 8 or max(figures) == figures[-3]
     again = Banyan.from_pretrained(tmp_path / "tuned")
     assert (again.fingerprint(), again.taught_by) == (tuned.fingerprint(), before.taught_by)
@@ -268,3 +269,7 @@ def test_what_cannot_work_is_refused(base, tmp_path):
         banyan.tune(base, replace(words(20), score=np.arange(20.0)), tmp_path / "out", hard_negatives=1, **HOW)
     with pytest.raises(BanyanError, match="settings of `banyan tune`"):
         banyan.train(tmp_path / "text.txt", tmp_path / "out", preset="tuned", quiet=True)
+    with pytest.raises(BanyanError, match="there is no setting 'hard'; did you mean hard_negatives"):
+        Banyan.from_pretrained(base).tune(words(20), tmp_path / "out", hard=2)
+    with pytest.raises(BanyanError, match="there is no setting 'colums'; did you mean columns"):
+        banyan.tune(base, words(20), tmp_path / "out", colums=["a", "b"])

@@ -12,11 +12,22 @@ import numpy as np
 from banyan.corpus.parallel import EMPTY_SIDE, names_columns, on_one_line
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.errors import BanyanError
-from banyan.tuning.layout import LABELS, PAIRS, SCORES, TEXTS, Table, has_header, is_missing, name_of
+from banyan.tuning.layout import (
+    LABELS,
+    PAIRS,
+    SCORES,
+    TEXTS,
+    Table,
+    has_header,
+    is_missing,
+    name_of,
+    with_class_names,
+)
 from banyan.tuning.reading import NO_LABEL, columns_of, opened
 
 _SAMPLE = 200  # rows that show whether the first line of a file is a header
 _TWO = "for two texts and a label, add --pair; in Python, pair=True"
+_MARKS = (";", "|", ",")  # that may stand between several labels
 _CHOOSE = "name the columns with --columns (in Python, columns=): {wanted}"
 
 
@@ -84,7 +95,8 @@ def read_labelled(
     texts: tuple[list[str], ...] = ([], []) if pair else ([],)
     labels: list[tuple[str, ...]] = []
     lists = False
-    for number, values in table.rows(places, report, header=header):
+    rows = with_class_names(table.rows(places, report, header=header), table, places[-1])
+    for number, values in rows:
         report.lines += 1
         *own, label = values
         lists |= isinstance(label, list | tuple | np.ndarray)
@@ -104,7 +116,8 @@ def read_labelled(
     note = _note(table, places, header)
     if not labels:
         raise BanyanError(f"there is nothing to learn from in {table.name}: {report.summary('text')} {note}")
-    return Labelled(texts, labels, lists or separator is not None), report, note
+    several = lists or separator is not None
+    return Labelled(texts, labels, several), report, note if several else note + _doubt(labels)
 
 
 def read_pairs(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
@@ -142,6 +155,17 @@ def _labels(value: object, separator: str | None) -> tuple[str, ...] | None:
     else:
         parts = list(str(value).split(separator)) if separator else [value]
     return tuple(dict.fromkeys(label_of(part) for part in parts if not is_missing(part)))
+
+
+def _doubt(labels: Sequence[tuple[str, ...]]) -> str:
+    """A sentence if most labels look like several, and these are fewer than the labels that they make up."""
+    for mark in _MARKS:
+        marked = sum(mark in label for (label,) in labels)
+        parts = {part.strip() for (label,) in labels for part in label.split(mark)}
+        if 2 * marked > len(labels) and len(parts) < len(set(labels)):
+            told = f"if it stands between several labels, add --separator {mark!r} (in Python, separator=)"
+            return f" Most labels contain {mark!r}: {told}."
+    return ""
 
 
 def _named(source: Sequence[Any], pair: bool) -> dict[str, Any]:

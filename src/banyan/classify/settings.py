@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from banyan.config import arguments_of, unknown_setting
 from banyan.errors import BanyanError
 
 _BATCHES, _SEEN = 100, 200_000  # batches of an epoch and texts of a run to aim at, within the limits below
@@ -29,11 +32,12 @@ class Settings:
             raise BanyanError(f"lr must be a positive number, not {self.lr}")
 
     @classmethod
-    def checked(cls, values: dict[str, object]) -> Settings:
+    def checked(cls, values: dict[str, object], function: Callable[..., Any]) -> Settings:
+        """Settings by name. function: the one that was given them, whose other arguments may be meant."""
         known = cls.__dataclass_fields__
         for name in values:
             if name not in known:
-                raise BanyanError(f"a classifier has no setting {name!r}; it has {', '.join(known)}")
+                raise unknown_setting(name, known, arguments_of(function))
         return cls(**values)  # type: ignore[arg-type]
 
     def batch_for(self, texts: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 U = np.uint64
 SHARE, MOST = 0.1, 1000  # held out of all texts; training also loses what is part of them
+FEWEST = 30  # with fewer texts, all are needed to learn from
 ENOUGH = 400  # held-out texts to choose on one half and measure on the other
 _POOL = 20_000  # texts to choose from, at most
 _SHORTEST = 3  # words; training keeps shorter texts, although a held-out text contains them
@@ -27,8 +28,11 @@ def split(
     """Return the positions of the texts to learn from and of those held out, in order.
 
     columns: the texts; or first and second texts of pairs. target: 0 or 1 [n, C]. Classes are held out in proportion,
-    with at least one text of each class that has several, if the others do not repeat it."""
+    with at least one text of each class that has several, if the others do not repeat it. Nothing is held out of fewer
+    than FEWEST texts."""
     n = len(target)
+    if n < FEWEST:
+        return np.arange(n), np.empty(0, np.int64)
     rng = np.random.default_rng(seed)
     wanted = int(min(max(share * n, 1), MOST))
     pool = np.sort(rng.permutation(n)[:_POOL])

@@ -21,7 +21,7 @@ from banyan.classify.head import Head, scores_of
 from banyan.classify.labelled import Labelled, read_labelled
 from banyan.classify.learning import Learner, Part, with_embedding
 from banyan.classify.settings import Settings
-from banyan.classify.split import halved, split
+from banyan.classify.split import FEWEST, halved, split
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
 from banyan.support import checksums, files
@@ -54,7 +54,7 @@ def train_classifier(
     resume: continue an interrupted run, or start if there is none.
     overwrite: replace the model or the run in `out`.
     settings: frozen, balanced, epochs, batch_size, lr, seed, as in banyan.classify.settings.Settings."""
-    display, folder, asked = Display(quiet), RunFolder(Path(out)), Settings.checked(settings)
+    display, folder, asked = Display(quiet), RunFolder(Path(out)), Settings.checked(settings, train_classifier)
     before = model if isinstance(model, Banyan) else Banyan.from_pretrained(model)
     if before.folder is not None and before.folder.resolve() == folder.out.resolve():
         raise BanyanError(f"the model and --out are both {folder.out}: name another folder for the classifier")
@@ -129,7 +129,8 @@ def learned(
     """Run to the end. Return the classifier of the best epoch, and its figures on held-out texts if there are any."""
     learner, classes, measuring, skipped = ready
     texts, held_out, started = len(learner.train), len(learner.held_out), time.monotonic()
-    most = f"at most {learner.epochs} epochs of {learner.batches:,} batches"
+    epochs = f"{learner.epochs} epoch{'s' * (learner.epochs != 1)}"
+    most = f"at most {epochs} of {learner.batches:,} batch{'es' * (learner.batches != 1)}"
     kept = "token vectors are frozen" if learner.settings.frozen else "token vectors learn, too"
     apart = "" if ready.also_chose else f" and {len(measuring):,} to measure on"
     display.note(f"learning {len(classes)} classes from {texts:,} texts, {held_out:,} held out{apart}: {most}; {kept}")
@@ -150,10 +151,11 @@ def learned(
     pair, calibration = learner.vocabulary.of_pairs, Calibration(progress.slope, progress.offset)
     found = Classifier(model, classes, learner.several, pair, head, learner.vocabulary, calibration, about)
     took = duration(time.monotonic() - started)
-    display.note(f"epoch {progress.best_epoch} of {progress.epoch} is the best ({took})")
+    which = "the best" if held_out else "kept"
+    display.note(f"epoch {progress.best_epoch} of {progress.epoch} is {which} ({took})")
     if not held_out:
-        untold = "nothing is measured, and probabilities are not calibrated"
-        display.note(f"no class has two different texts, so none were held out: {untold}")
+        why = f"there are fewer than {FEWEST} texts" if texts < FEWEST else "no class has two different texts"
+        display.note(f"{why}, so none were held out: nothing is measured, and probabilities are not calibrated")
         return found, None
     scores = calibration(scores_of(found.features, head, measuring.texts))
     p = probabilities(scores, learner.several)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import itertools
 import pkgutil
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from banyan._version import __version__
+from banyan.errors import nearest
 
 USAGE_ERROR = 2  # exit code
 GROUPS = {
@@ -91,8 +91,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def refuse(self, problem: str, name: str, known: Iterable[str]) -> NoReturn:
-        near = difflib.get_close_matches(name, known, n=1)
-        self.error(f"{problem}; did you mean {near[0]}?" if near else problem)
+        near = nearest(name, known)
+        self.error(f"{problem}; did you mean {near}?" if near else problem)
 
     def refuse_unknown(self, arguments: list[str]) -> None:
         for argument in itertools.takewhile(lambda argument: argument != "--", arguments):

@@ -162,7 +162,7 @@ def output(path: str | None) -> Iterator[Callable[[str], None]]:
     if path is None:
         yield lambda text: print(text.removesuffix("\n"), flush=True)
         return
-    check_parent(path)
+    check_plain(path)
     from banyan.support import files
 
     with files.atomic(path) as temporary:
@@ -177,6 +177,16 @@ def output(path: str | None) -> Iterator[Callable[[str], None]]:
         finally:
             with files.reported(path):
                 file.close()
+
+
+def check_plain(path: str) -> None:
+    """Raise an error if no text can be written here, or if the name says that it is compressed."""
+    from banyan.corpus.textfile import PACKED
+
+    check_parent(path)
+    suffix = Path(path).suffix
+    if suffix.lower() in PACKED:
+        raise BanyanError(f"{path} would not be compressed: leave {suffix} out of its name")
 
 
 def check_parent(path: str | Path) -> None:

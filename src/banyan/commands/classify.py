@@ -79,7 +79,7 @@ def _train_arguments(group: Any) -> None:
 
 def _predict_arguments(group: Any) -> None:
     column_argument(group)
-    formats = "tsv: label, probability and text; json: one object per line (default: tsv)"
+    formats = "tsv: label, probability and text (several labels: a,b 0.9,0.7); json: one object per line (default: tsv)"
     group.add_argument("--format", choices=["tsv", "json"], default="tsv", metavar="tsv|json", help=formats)
     group.add_argument("--top", type=int, default=1, metavar="N", help="print the N most probable labels (default: 1)")
     explain = "also print what each word adds to the score of the label"
@@ -177,7 +177,8 @@ def _predicted(classifier: Classifier, block: list[Any], options: argparse.Names
         else:
             cells = [cell for name, value in best for cell in (name, f"{value:.4f}")]
             if classifier.several and options.top == 1:
-                cells = [",".join(label), f"{best[0][1]:.4f}"]
+                of = dict(ranked)
+                cells = [",".join(label), ",".join(f"{of[name]:.4f}" for name in label)]
             texts = given if classifier.pair else (given,)
             yield "\t".join([*cells, *(" ".join(text.split()) for text in texts)])
             if why:

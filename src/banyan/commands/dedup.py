@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 
 from banyan.commands._parser import Parser
-from banyan.commands._shared import QUIET, SOURCES, check_parent, column_argument, model_argument
+from banyan.commands._shared import QUIET, SOURCES, check_plain, column_argument, model_argument
 
 GROUP, ORDER = "encode", 4
 PURPOSE = "list or remove near-duplicates in files of texts"
@@ -35,14 +35,12 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from banyan.corpus.keeping import check_plain
     from banyan.dedup import Deduplication, on_one_line
     from banyan.encoder import Banyan
     from banyan.support.display import Display
     from banyan.support.files import atomic, reported
 
     if options.out:
-        check_parent(options.out)
         check_plain(options.out)
     model, display = Banyan.from_pretrained(options.model), Display(options.quiet)
     given = options.inputs, options.threshold, options.column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -26,6 +26,7 @@ class TableFile:
     kind: str  # tsv, csv, json or parquet
     kinds: dict[str, str]  # column -> type of its values, for JSON lines (by the first object) and Parquet
     names: list[str]  # of the columns, or the first line of a TSV or CSV file
+    class_names: Mapping[str, Sequence[str]] = {}  # files have labels as they are
     bytes_total: int  # on disk, before decompression
     bytes_read: int  # by the current iteration
 

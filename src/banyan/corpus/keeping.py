@@ -13,7 +13,7 @@ import numpy as np
 
 from banyan.corpus.report import Report
 from banyan.corpus.tables import csv_rows, open_parquet
-from banyan.corpus.textfile import KINDS, PACKED, file_kind, long_lines
+from banyan.corpus.textfile import KINDS, file_kind, long_lines
 from banyan.errors import BanyanError
 
 TEXT = "text"
@@ -32,12 +32,6 @@ def kind_to_write(paths: Sequence[Path], out: str) -> str:
         suffixes = " or ".join(suffix for suffix, each in KINDS.items() if each == kind)
         raise BanyanError(f"the rows are {kind}: name a file that ends in {suffixes}, or in .txt for the texts alone")
     return kind
-
-
-def check_plain(out: str) -> None:
-    """Raise an error if the name says that the output is compressed."""
-    if Path(out).suffix.lower() in PACKED:
-        raise BanyanError(f"{out} would not be compressed: leave {Path(out).suffix} out of its name")
 
 
 def write_rows(paths: Sequence[Path], kind: str, keep: np.ndarray, out: Path | TextIO) -> None:

@@ -16,6 +16,6 @@ views.map = { title: "Map", needs: "index", show: async (place, state) => {
     const asking = asker();
     const source = { ...found, nearest: true, columns: Object.keys(about.index.columns).filter(name => name !== "row"), texts: points => ask("explore/texts", { points }),
       values: column => ask("explore/values", { column }), find: query => asking("explore/find", { query }) };
-    mapPanel(place, source, { q: state.q || "", colour: state.colour || "" }, (now, step) => keep("map", now, step), views.search.copyLink());
+    mapPanel(place, source, { q: state.q || "", colour: state.colour || "" }, (now, step) => keep("map", filled(now), step), views.search.copyLink());
   } catch (error) { complain(error); }
 } };

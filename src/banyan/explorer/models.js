@@ -17,7 +17,7 @@
       make("label", { for: "query" }, "Search with both models"), query,
       make("div", { class: "row" }, make("label", {}, both, " words, too"), views.search.copyLink())),
       make("div", { class: "two" }, ...columns.map(({ all }) => all)));
-    function changed(step = false) { keep("models", { ...state, by: state.by === "both" ? "both" : "" }, step); soon(); }
+    function changed(step = false) { keep("models", filled({ ...state, by: state.by === "both" && "both" }), step); soon(); }
 
     async function load() {
       if (!state.q.trim()) {

@@ -2,6 +2,7 @@
 {
   const BY = { both: "words and meaning", vectors: "meaning", words: "words" };
   const PAGE = 10, CHIP = 60;
+  const PAGES = 100;  // the server shows so many
 
   // A text cut at the edges of all spans: each piece knows which spans cover it.
   function segments(text, spans) {
@@ -113,15 +114,19 @@
     place.append(form, results, pages);
     const soon = later(120, load);
 
+    function write(step) {
+      keep("search", filled({ ...state, by: state.by !== "both" && state.by, page: state.page > 1 && state.page }), step);
+    }
+
     function changed(step = false) {
       state.page = 1;
-      keep("search", { ...state, by: state.by === "both" ? "" : state.by, page: "" }, step);
+      write(step);
       soon();
     }
 
     function turn(to) {
       state.page = to;
-      keep("search", { ...state, by: state.by === "both" ? "" : state.by, page: to > 1 ? to : "" }, true);
+      write(true);
       load().then(() => { results.querySelector("a")?.focus(); scrollTo(0, 0); });
     }
 
@@ -129,11 +134,14 @@
       if (!state.q.trim()) { asking.stop(); results.replaceChildren(); pages.replaceChildren(); return say("Type to search."); }
       const started = performance.now(), offset = (state.page - 1) * PAGE, asked = state.q;
       try {
-        const { hits, more } = await asking("search", { query: asked, k: PAGE, offset, by: state.by, where: state.where });
+        const { hits, more } = state.page > PAGES ? { hits: [], more: false }
+          : await asking("search", { query: asked, k: PAGE, offset, by: state.by, where: state.where });
         results.replaceChildren(...hits.map(hit => item(asked, hit)));
-        const from = hits.length ? `Hits ${offset + 1} to ${offset + hits.length}` : "No hits";
+        const beyond = !hits.length && state.page > 1;  // an address by hand, or of a collection that has changed
+        const from = hits.length ? `Hits ${offset + 1} to ${offset + hits.length}` : beyond ? `There is no page ${state.page}` : "No hits";
         say(`${from}, ${Math.round(performance.now() - started)} ms`);
-        pages.replaceChildren(make("button", { type: "button", disabled: state.page < 2, onclick: () => turn(state.page - 1) }, "Previous"),
+        const back = make("button", { type: "button", disabled: state.page < 2, onclick: () => turn(beyond ? 1 : state.page - 1) }, beyond ? "First page" : "Previous");
+        pages.replaceChildren(back,
           make("span", { class: "faint" }, `page ${state.page}`),
           make("button", { type: "button", disabled: !more, onclick: () => turn(state.page + 1) }, "Next"), copyLink());
       } catch (error) { complain(error); }

@@ -48,9 +48,12 @@ function address() {
 }
 
 function link(name, state) {
-  const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== "" && value != null));
+  const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value != null));
   return `#${name}${query.size ? `?${query}` : ""}`;
 }
+
+// A state without the fields that are empty, for views where these are as the view begins.
+const filled = state => Object.fromEntries(Object.entries(state).filter(([, value]) => value));
 
 let kept = 0;  // when the address last changed
 // Write the state into the address. A change soon after another replaces it, so that Back does not step through letters.

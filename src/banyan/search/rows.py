@@ -37,6 +37,7 @@ _ABOUT = "banyan"  # a key of the table's metadata
 _LAST_BYTES = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}  # of every file of these kinds
 _ADVICE = "the rows indexed so far are kept, and the same command continues"
 _SOURCE = re.compile(r",? \S+\.rs:\d+:\d+")  # the line of Lance where an error arose
+_OURS = re.compile(rf", `(vector|{WORDS})`|\.? Did you mean '(vector|{WORDS})'\?")  # columns that no condition is about
 OLD_VERSIONS = timedelta(hours=1)  # no search takes longer than this
 
 
@@ -314,7 +315,7 @@ def quoted(text: str) -> str:
 
 
 def _told(error: BaseException) -> str:
-    return _SOURCE.sub("", first_line(error))[:300]
+    return _OURS.sub("", _SOURCE.sub("", first_line(error)))[:300]
 
 
 @contextmanager

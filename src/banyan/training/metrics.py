@@ -34,7 +34,7 @@ def epoch_line(metrics: Mapping[str, Any], terms: Sequence[Term]) -> str:
     if "pairs_spearman" in metrics:
         parts.append(f"Spearman on the pairs {metrics['pairs_spearman']:.2f}")
     if "held_out_ndcg" in metrics:
-        parts.append(f"nDCG@10 of held-out pairs {metrics['held_out_ndcg']:.2f}")
+        parts.append(f"held-out partners found {metrics['held_out_ndcg']:.2f}")
     if "held_out_spearman" in metrics:
         parts.append(f"Spearman of held-out pairs {metrics['held_out_spearman']:.2f}")
     return f"epoch {metrics['finished_epoch']:2}: {', '.join(parts)}"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from banyan import backends
-from banyan.config import DEFAULT_PRESET, SMALL_PRESET, Config
+from banyan.config import DEFAULT_PRESET, SMALL_PRESET, Config, check_names
 from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
 from banyan.corpus.textfile import file_kind
@@ -98,6 +98,7 @@ def train(
     Processes started by torchrun train one model together (docs/many-machines.md).
     """
     given = {name: value for name, value in locals().items() if name not in ("corpus", "out", "overrides")}
+    check_names(overrides, train)
     if parallel and not init:
         return _text_then_translations(corpus, Path(out), given, overrides)
     return _train(corpus, Path(out), overrides=overrides, **given)

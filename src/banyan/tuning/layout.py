@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -37,6 +37,7 @@ class Table(Protocol):
 
     name: str
     names: list[str]
+    class_names: Mapping[str, Sequence[str]]  # of columns whose numbers stand for classes
 
     @property
     def by_position(self) -> bool: ...
@@ -187,6 +188,23 @@ def _are_numbers(rows: Sequence[Sequence[object]], place: int) -> bool:
 def _are_texts(rows: Sequence[Sequence[object]], place: int) -> bool:
     values = [row[place] for row in rows if not is_missing(row[place])]
     return all(isinstance(value, str) for value in values) and bool(values) and not _are_numbers(rows, place)
+
+
+def with_class_names(
+    rows: Iterable[tuple[int, tuple[object, ...]]], table: Table, place: int
+) -> Iterator[tuple[int, tuple[object, ...]]]:
+    """The rows, whose last value is a label: the name of a class if the column at this place has numbers of them."""
+    names = table.class_names.get(table.names[place])
+    for number, (*others, label) in rows:
+        yield number, (*others, label if names is None else _class_name(label, names))
+
+
+def _class_name(label: object, names: Sequence[str]) -> object:
+    if isinstance(label, list | tuple | np.ndarray):
+        return [_class_name(each, names) for each in label]
+    if isinstance(label, int | np.integer):
+        return names[int(label)] if label >= 0 else None  # -1 in test sets without labels
+    return label
 
 
 def is_missing(value: object) -> bool:

@@ -14,11 +14,23 @@ from banyan.corpus.parallel import EMPTY_SIDE, IDENTICAL, on_one_line, two_texts
 from banyan.corpus.report import NOT_TEXT, Report
 from banyan.errors import BanyanError
 from banyan.tuning.examples import Examples, paired_by_label
-from banyan.tuning.layout import LABELLED, PAIR, SCORED, TRIPLE, Layout, Table, as_number, is_missing, recognise
+from banyan.tuning.layout import (
+    LABELLED,
+    PAIR,
+    SCORED,
+    TRIPLE,
+    Layout,
+    Table,
+    as_number,
+    is_missing,
+    recognise,
+    with_class_names,
+)
 
 NO_SCORE = "without a score"
 NO_LABEL = "without a label"
 ALONE = "that are repeated or the only text of their label"
+_NONE: Mapping[str, Sequence[str]] = {}
 _LIKE_LABELS = 5  # a second text that occurs so often on average may be a label
 
 
@@ -40,6 +52,8 @@ def read_examples(source: Any, columns: Sequence[str] | None = None, labels: boo
     layout = recognise(table, columns, labels)
     report = Report(files=int(isinstance(table, TableFile)))
     rows = table.rows(layout.places, report, header=layout.header)
+    if layout.kind == LABELLED:
+        rows = with_class_names(rows, table, layout.places[-1])
     reader = {PAIR: _pairs, SCORED: _scored, TRIPLE: _triples, LABELLED: _labelled}[layout.kind]
     examples = reader(_counted(rows, report), table, report)
     report.kept = len(examples)
@@ -164,8 +178,15 @@ def opened(source: Any, what: str = "pairs of texts") -> Table:
         return _Columns("the columns", source)
     for names, what in ("column_names", "the data set"), ("columns", "the data frame"):
         if hasattr(source, names) and hasattr(source, "__getitem__"):
-            return _Columns(what, {name: source[name] for name in getattr(source, names)})
+            columns = {name: source[name] for name in getattr(source, names)}
+            return _Columns(what, columns, _class_names(getattr(source, "features", None)))
     return _from_lists(source)
+
+
+def _class_names(features: Any) -> dict[str, Sequence[str]]:
+    """The names of the classes of each column, by the features of a datasets.Dataset: a ClassLabel or a list of it."""
+    kinds = {name: getattr(kind, "feature", kind) for name, kind in (features or {}).items()}
+    return {name: kind.names for name, kind in kinds.items() if hasattr(kind, "names")}
 
 
 def _from_lists(source: Any) -> _Columns:
@@ -216,8 +237,8 @@ class _Columns:
 
     by_position = False
 
-    def __init__(self, name: str, columns: Mapping[Any, Any]) -> None:
-        self.name = name
+    def __init__(self, name: str, columns: Mapping[Any, Any], class_names: Mapping[str, Sequence[str]] = _NONE) -> None:
+        self.name, self.class_names = name, class_names
         self._columns = {str(key): _listed(values) for key, values in columns.items()}
         self.names = list(self._columns)
         lengths = {key: len(values) for key, values in self._columns.items()}

@@ -129,8 +129,8 @@ class TuningRun(Run):
         few = f"fewer than {FEWEST} examples" if len(self.text) < FEWEST else "too few have texts of their own"
         held_out = f"{len(self.dev_part):,}" if self.dev_part else f"none ({few})"
         where = devices.described(self.device, self.model.precision)
-        told = f"tuning on {len(self.text):,} examples, held out: {held_out}; at most {steps:,} steps on {where}"
-        self.display.note(told)
+        most = f"at most {steps:,} step{'s' * (steps != 1)} on {where}"
+        self.display.note(f"tuning on {len(self.text):,} examples, held out: {held_out}; {most}")
 
     def _graphs(
         self,

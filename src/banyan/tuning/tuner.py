@@ -29,7 +29,7 @@ import numpy as np
 
 from banyan import backends
 from banyan.classify.classifier import has_classifier
-from banyan.config import Config
+from banyan.config import Config, check_names
 from banyan.corpus.store import Store, shuffled
 from banyan.encoder import Banyan, teacher_of
 from banyan.errors import BanyanError
@@ -74,6 +74,7 @@ def tune(
     checkpoint_seconds, device, deterministic: as in train().
     overrides: settings of Config that differ from those of the preset `tuned`.
     """
+    check_names(overrides, tune)
     if Processes.of_environment().several:
         raise BanyanError("a model is tuned by one process: run banyan tune without torchrun")
     place, display, folder = devices.choose(device), Display(quiet), RunFolder(Path(out))
