@@ -7,7 +7,6 @@ E = dim, K = channels, U = dim // channels, as in the paper.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from banyan._version import __version__
-from banyan.errors import BanyanError, nearest
+from banyan.errors import BanyanError, unknown_setting
 from banyan.support.files import read_json
 
 FORMAT = 4  # of config.json and the files beside it; raised when an older version could not read them
@@ -318,8 +317,7 @@ class Config:
         preset = preset or DEFAULT_PRESET
         if preset not in PRESETS:
             raise BanyanError(f"there is no preset {preset!r}; the presets are {', '.join(PRESETS)}")
-        for name in overrides:
-            _check_name(name)
+        check_names(overrides)
         if overrides.get("vocab_size") is not None:  # replaces the automatic size, which the preset may scale
             overrides = {"vocab_factor": 1.0, **overrides}
         return cls(**{"preset": preset, **PRESETS[preset], **overrides})
@@ -367,33 +365,15 @@ def check_format(head: dict[str, Any], path: str | Path) -> None:
         )
 
 
-def check_names(given: Iterable[str], function: Callable[..., Any]) -> None:
-    """Raise an error about the first name that is no setting. It may be meant for an argument of this function."""
+def check_names(given: Iterable[str], arguments: Iterable[str] = ()) -> None:
+    """Raise an error about the first name that is no setting. It may be meant for one of these arguments."""
     for name in given:
-        _check_name(name, arguments_of(function))
-
-
-def arguments_of(function: Callable[..., Any]) -> list[str]:
-    """The names of the arguments of a function, without those that it collects."""
-    given = inspect.signature(function).parameters.values()
-    return [argument.name for argument in given if argument.kind is not argument.VAR_KEYWORD]
-
-
-def unknown_setting(name: str, settings: Iterable[str], arguments: Iterable[str] = ()) -> BanyanError:
-    """An error that suggests a setting, or another argument of the same function, with a name like this one."""
-    near = nearest(name, [*settings, *arguments])
-    hint = f"did you mean {near}?" if near else f"the settings are {', '.join(settings)}"
-    return BanyanError(f"there is no setting {name!r}; {hint}")
-
-
-def _check_name(name: str, arguments: Iterable[str] = ()) -> None:
-    if name in SETTINGS or name == "preset":
-        return
-    if name in RENAMED:
-        raise BanyanError(f"the setting {name} is now called {RENAMED[name]}")
-    if name in DROPPED:
-        raise BanyanError(f"the setting {name} is gone: {DROPPED[name]}")
-    raise unknown_setting(name, SETTINGS, arguments)
+        if name in RENAMED:
+            raise BanyanError(f"the setting {name} is now called {RENAMED[name]}")
+        if name in DROPPED:
+            raise BanyanError(f"the setting {name} is gone: {DROPPED[name]}")
+        if name not in SETTINGS and name != "preset":
+            raise unknown_setting(name, SETTINGS, arguments)
 
 
 DEFAULT_PRESET = "default"

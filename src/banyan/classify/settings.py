@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from banyan.config import arguments_of, unknown_setting
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, arguments_of, unknown_setting
 
 _BATCHES, _SEEN = 100, 200_000  # batches of an epoch and texts of a run to aim at, within the limits below
 _BATCH, _EPOCHS = (16, 256), (4, 20)

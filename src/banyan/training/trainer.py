@@ -17,7 +17,7 @@ from banyan.corpus import Corpus, Shard
 from banyan.corpus.store import Store, Text, of_all_shards, shard
 from banyan.corpus.textfile import file_kind
 from banyan.encoder import SETTINGS, TOKENIZER, WEIGHTS, Banyan
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, arguments_of
 from banyan.evaluate.similarity import read_pairs
 from banyan.folders import is_finished
 from banyan.model import BanyanModel
@@ -98,7 +98,7 @@ def train(
     Processes started by torchrun train one model together (docs/many-machines.md).
     """
     given = {name: value for name, value in locals().items() if name not in ("corpus", "out", "overrides")}
-    check_names(overrides, train)
+    check_names(overrides, arguments_of(train))
     if parallel and not init:
         return _text_then_translations(corpus, Path(out), given, overrides)
     return _train(corpus, Path(out), overrides=overrides, **given)

@@ -32,7 +32,7 @@ from banyan.classify.classifier import has_classifier
 from banyan.config import Config, check_names
 from banyan.corpus.store import Store, shuffled
 from banyan.encoder import Banyan, teacher_of
-from banyan.errors import BanyanError
+from banyan.errors import BanyanError, arguments_of
 from banyan.model import BanyanModel
 from banyan.model.word_ngrams import spelling, weights_of
 from banyan.support import devices, files
@@ -74,7 +74,7 @@ def tune(
     checkpoint_seconds, device, deterministic: as in train().
     overrides: settings of Config that differ from those of the preset `tuned`.
     """
-    check_names(overrides, tune)
+    check_names(overrides, arguments_of(tune))
     if Processes.of_environment().several:
         raise BanyanError("a model is tuned by one process: run banyan tune without torchrun")
     place, display, folder = devices.choose(device), Display(quiet), RunFolder(Path(out))
