@@ -323,7 +323,7 @@ def test_a_run_with_translations_goes_on_where_it_was(bilingual, tmp_path, teach
     [
         ({"languages": "third"}, "one of both, second"),
         ({"teacher": "vectors.npy"}, "a teacher that can encode"),
-        ({"teacher": "word-teacher", "teacher_lines": 5}, "teacher_lines samples"),
+        ({"teacher": "word-teacher", "teacher_lines": 5}, "leave teacher_lines out"),
         ({"teacher": "no/where"}, "the teacher is gone"),
         ({"teacher": "word-teacher"}, f"vectors have {WIDTH} dimensions, but 256 .* use --taught-dim {WIDTH}"),
         ({"taught_dim": 18}, "vectors have 16 dimensions, but 18 .* use --taught-dim 16"),
@@ -384,7 +384,7 @@ def test_options_that_contradict_each_other_are_refused(corpus, tmp_path, biling
     for options, told in [
         ({"teacher": "x.npy", "parallel": pairs, "init": "m"}, "a teacher that can encode"),
         ({"teacher": "x", "teacher_lines": 0}, "at least 1"),
-        ({"teacher_lines": 5}, "needs a teacher"),
+        ({"teacher_lines": 5}, "name one that can encode"),
         ({"teacher": "x", "dev": text}, "leave --dev out"),
         ({"teacher": "x", "init": "m"}, "leave --init out"),
         ({"teacher": "x", "preset": "light"}, "preset light does not learn from a teacher"),

@@ -65,8 +65,10 @@ class Teaching:
             raise BanyanError(f"languages must be one of {', '.join(LANGUAGES)}, not {self.languages!r}")
         if self.lines is not None and self.lines < 1:
             raise BanyanError(f"teacher_lines must be at least 1, not {self.lines}")
-        if self.lines is not None and (not self.teacher or self.stored or self.parallel):
-            raise BanyanError("teacher_lines samples the lines that a teacher encodes: it needs a teacher and a corpus")
+        if self.lines is not None and self.parallel:
+            raise BanyanError("of translations, the teacher encodes every pair: leave teacher_lines out")
+        if self.lines is not None and (not self.teacher or self.stored):
+            raise BanyanError("teacher_lines samples the lines that a teacher encodes: name one that can encode")
         if self.parallel and self.stored:
             raise BanyanError(
                 f"{self.teacher} holds vectors of a corpus; translations need a teacher that can encode"
