@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from banyan.tuning.examples import numbered
+
 U = np.uint64
 SHARE, MOST = 0.1, 1000  # held out of all texts; training also loses what is part of them
 FEWEST = 30  # with fewer texts, all are needed to learn from
@@ -79,7 +81,7 @@ def _in_proportion(target: np.ndarray, good: np.ndarray, wanted: int, rng: np.ra
 
 def _rarely_repeated(columns: Sequence[Sequence[str]], pool: np.ndarray, wanted: int) -> np.ndarray:
     """Pairs whose texts are in few other pairs."""
-    numbers = _numbered(columns)
+    numbers = numbered(*columns)
     times = np.bincount(np.concatenate(numbers))
     most = np.maximum(*(times[column] for column in numbers))[pool]
     limit = 1
@@ -90,17 +92,9 @@ def _rarely_repeated(columns: Sequence[Sequence[str]], pool: np.ndarray, wanted:
 
 def _same(columns: Sequence[Sequence[str]], others: np.ndarray, some: np.ndarray) -> np.ndarray:
     """Which of some pairs have a text of the others."""
-    numbers = _numbered(columns)
+    numbers = numbered(*columns)
     texts = np.concatenate([column[others] for column in numbers])
     return np.isin(numbers[0][some], texts) | np.isin(numbers[1][some], texts)
-
-
-def _numbered(columns: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Equal numbers for texts that differ at most in case."""
-    number: dict[str, int] = {}
-    return [
-        np.array([number.setdefault(text.casefold(), len(number)) for text in column], np.int64) for column in columns
-    ]
 
 
 class _Words:
